@@ -1,0 +1,19 @@
+"""Peak rate: what the countable units of the chip could do."""
+
+from factorgraph.factor import Factor
+from factorgraph.variables import BoostClock, FlopPerClock, PeakFlops, SmCount
+
+
+class CountedPeak(Factor):
+    """Peak rate, multiplied out of countable units.
+
+    peak_flops = sm_count * flop_per_clock * boost_clock
+
+    Here flop_per_clock = tensor cores/SM * FLOP/clock/tensor core, dense, in the type of the GEMM.
+    Limits: none; exact by construction (H100 SXM BF16: 132 * 4096 * 1.83 GHz = 989.4 TFLOP/s, its datasheet's peak).
+    """
+
+    monotone = {"sm_count": +1, "flop_per_clock": +1, "boost_clock": +1}
+
+    def __call__(self, sm_count: SmCount, flop_per_clock: FlopPerClock, boost_clock: BoostClock) -> PeakFlops:
+        return sm_count * flop_per_clock * boost_clock

@@ -1,0 +1,215 @@
+"""The vocabulary: every quantity the laws speak of, once, with its unit, domain and plate.
+
+A law names a variable by annotating a parameter with it; the graph wires laws that name the same variable together.
+A quantity of your own is one line:
+
+    Humidity = Annotated[Array, Variable("humidity", "1", Domain(0.0, 1.0), doc="relative humidity of the room")]
+"""
+
+import dataclasses
+import math
+from typing import Annotated, Any
+
+from jax import Array
+
+from factorgraph.errors import FactorGraphError
+from factorgraph.units import parse
+
+
+@dataclasses.dataclass(frozen=True)
+class Domain:
+    """The values a variable may take: a closed interval, on which laws are held to their physics.
+
+    Attributes:
+        lower, upper: the ends, in the variable's unit.
+        integer: whether only whole numbers occur (they may still be differentiated through).
+
+    Example:
+        >>> Domain(0.0, 1.0).contains(0.5)
+        True
+    """
+
+    lower: float = 0.0
+    upper: float = math.inf
+    integer: bool = False
+
+    def __post_init__(self):
+        if not self.lower <= self.upper:
+            raise FactorGraphError(f"a domain runs from low to high; {self.lower} to {self.upper} is empty")
+
+    def contains(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+    def __str__(self) -> str:
+        return f"[{self.lower:g}, {self.upper:g}]" + (" whole numbers" if self.integer else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A named quantity.
+
+    Attributes:
+        name: how laws, graphs and results call it; a Python identifier.
+        unit: unit text, SI ("s", "B", "FLOP/s", "Hz", "W", "1").
+        domain: the values it may take.
+        plates: what it is repeated over ("gemm", "attention", ...), outermost first; none for one number a step.
+        doc: one line, used as its long name.
+
+    Raises:
+        FactorGraphError: the name is no identifier or the unit cannot be read.
+
+    Example:
+        >>> Variable("sm_clock", "Hz", Domain(1e8, 4e9)).unit
+        'Hz'
+    """
+
+    name: str
+    unit: str = "1"
+    domain: Domain = Domain()
+    plates: tuple[str, ...] = ()
+    doc: str = ""
+
+    def __post_init__(self):
+        if not self.name.isidentifier():
+            raise FactorGraphError(f"variable name '{self.name}' must be a Python identifier such as 'sm_clock'")
+        if isinstance(self.plates, str):
+            object.__setattr__(self, "plates", (self.plates,))
+        parse(self.unit)
+
+    def __str__(self) -> str:
+        return self.name + (f"[{', '.join(self.plates)}]" if self.plates else "")
+
+
+def variable_of(annotation: Any) -> Variable | None:
+    """The `Variable` that an annotation carries, or None.
+
+    Example:
+        >>> variable_of(SmClock).name
+        'sm_clock'
+    """
+    if isinstance(annotation, Variable):
+        return annotation
+    found = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Variable)]
+    return found[0] if len(found) == 1 else None
+
+
+def vocabulary() -> dict[str, Variable]:
+    """Every variable of this module by name.
+
+    Example:
+        >>> vocabulary()["t_step"].unit
+        's'
+    """
+    found = (variable_of(value) for value in globals().values())
+    return {variable.name: variable for variable in found if variable is not None}
+
+
+_EFFICIENCY = Domain(0.0, 1.0)
+_TIME = Domain(0.0, 1e6)
+_COUNT = Domain(1.0, 1e9)
+_CLOCK = Domain(1e8, 4e9)
+_BANDWIDTH = Domain(1e9, 1e14)
+_POWER = Domain(30.0, 3000.0)
+_ELEMENT = Domain(0.25, 8.0)
+
+# --- the GPU -------------------------------------------------------------------------------------------------------
+SmCount = Annotated[Array, Variable("sm_count", "1", Domain(1, 1024, integer=True), doc="streaming multiprocessors")]
+BoostClock = Annotated[Array, Variable("boost_clock", "Hz", _CLOCK, doc="SM clock behind the printed peak")]
+SmClock = Annotated[
+    Array, Variable("sm_clock", "Hz", _CLOCK, doc="SM clock before the power limit: locked, else the boost clock")
+]
+PowerCap = Annotated[Array, Variable("power_cap", "W", _POWER, doc="board power limit")]
+Tdp = Annotated[Array, Variable("tdp", "W", _POWER, doc="board power the card is designed for")]
+DramBandwidth = Annotated[Array, Variable("dram_bandwidth", "B/s", _BANDWIDTH, doc="DRAM bandwidth, printed")]
+L2Capacity = Annotated[Array, Variable("l2_capacity", "B", Domain(1e5, 1e10), doc="L2 cache capacity")]
+L2Partitions = Annotated[Array, Variable("l2_partitions", "1", Domain(1, 4), doc="L2 partitions data is copied in")]
+EccFactor = Annotated[
+    Array, Variable("ecc_factor", "1", Domain(0.5, 1.0), doc="bandwidth left by error correction kept in DRAM")
+]
+AsyncPipeline = Annotated[
+    Array, Variable("async_pipeline", "1", Domain(0.0, 1.0), doc="1 where tensor work is issued asynchronously")
+]
+ProcessEnergy = Annotated[
+    Array, Variable("process_energy", "1", Domain(0.1, 4.0), doc="switching energy relative to TSMC 4N")
+]
+Bf16FlopPerClock = Annotated[
+    Array, Variable("bf16_flop_per_clock", "FLOP", Domain(64, 1e5), doc="dense BF16 FLOP per clock and SM")
+]
+LinkBandwidth = Annotated[
+    Array, Variable("link_bandwidth", "B/s", _BANDWIDTH, doc="GPU-to-GPU bandwidth, one direction")
+]
+LinkIsPcie = Annotated[Array, Variable("link_is_pcie", "1", Domain(0.0, 1.0), doc="1 where GPUs talk over PCIe")]
+
+# --- GEMMs ---------------------------------------------------------------------------------------------------------
+_G = ("gemm",)
+_GT = ("gemm", "tiling")
+M = Annotated[Array, Variable("m", "1", Domain(1, 1e7, integer=True), _G, "rows of the activation (tokens)")]
+N = Annotated[Array, Variable("n", "1", Domain(1, 1e6, integer=True), _G, "columns of the weight")]
+K = Annotated[Array, Variable("k", "1", Domain(1, 1e6, integer=True), _G, "depth of the product")]
+GemmGroups = Annotated[Array, Variable("gemm_groups", "1", Domain(1, 1e4), _G, "like products in one launch (experts)")]
+GemmCount = Annotated[Array, Variable("gemm_count", "1", Domain(0, 1e6), _G, "launches in a step")]
+FlopPerClock = Annotated[
+    Array, Variable("flop_per_clock", "FLOP", Domain(64, 1e5), _G, "dense FLOP per clock and SM in the GEMM's type")
+]
+WeightElementSize = Annotated[Array, Variable("weight_element_size", "B", _ELEMENT, _G, "bytes of a weight")]
+ActivationElementSize = Annotated[
+    Array, Variable("activation_element_size", "B", _ELEMENT, _G, "bytes of an activation")
+]
+OutputElementSize = Annotated[Array, Variable("output_element_size", "B", _ELEMENT, _G, "bytes of an output")]
+GemmFlop = Annotated[Array, Variable("gemm_flop", "FLOP", Domain(2, 1e20), _G, "floating-point operations")]
+Traffic = Annotated[Array, Variable("traffic", "B", Domain(1, 1e15), _G, "compulsory bytes: operands and result once")]
+WorkingSet = Annotated[
+    Array, Variable("working_set", "B", Domain(1, 1e15), _G, "bytes touched between two uses of the same weight")
+]
+PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e10, 1e17), _G, "peak rate at the boost clock")]
+TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512), ("tiling",), "rows of an output tile")]
+TileN = Annotated[Array, Variable("tile_n", "1", Domain(8, 512), ("tiling",), "columns of an output tile")]
+SplitK = Annotated[Array, Variable("split_k", "1", Domain(1, 64), ("tiling",), "slices the depth is cut into")]
+EtaClock = Annotated[Array, Variable("eta_clock", "1", _EFFICIENCY, _G, "sustained clock over boost clock")]
+EtaWave = Annotated[Array, Variable("eta_wave", "1", _EFFICIENCY, _GT, "useful share of the tiles that waves of SMs run")]
+EtaTc = Annotated[Array, Variable("eta_tc", "1", _EFFICIENCY, _GT, "tensor-core rate inside the main loop")]
+EtaBarrier = Annotated[
+    Array, Variable("eta_barrier", "1", _EFFICIENCY, _GT, "share of time not spent waiting: launch, fill, epilogue")
+]
+EtaMem = Annotated[Array, Variable("eta_mem", "1", _EFFICIENCY, _GT, "compute time over time with memory traffic")]
+TCompute = Annotated[Array, Variable("t_compute", "s", _TIME, _GT, "GEMM time were memory free")]
+TTiling = Annotated[Array, Variable("t_tiling", "s", _TIME, _GT, "GEMM time of each tiling at the SM clock")]
+Tiling = Annotated[Array, Variable("tiling_choice", "1", Domain(0, 1e3, integer=True), _G, "index of the fastest tiling")]
+TUncapped = Annotated[Array, Variable("t_uncapped", "s", _TIME, _G, "GEMM time at the SM clock, were power free")]
+SustainedClock = Annotated[Array, Variable("sustained_clock", "Hz", Domain(1e6, 4e9), _G, "SM clock within the power cap")]
+TGemm = Annotated[Array, Variable("t_gemm", "s", _TIME, _G, "GEMM time")]
+
+# --- attention -----------------------------------------------------------------------------------------------------
+_A = ("attention",)
+AttnBatch = Annotated[Array, Variable("attn_batch", "1", Domain(1, 1e5), _A, "sequences")]
+QLen = Annotated[Array, Variable("q_len", "1", Domain(1, 1e7), _A, "query tokens a sequence")]
+KvLen = Annotated[Array, Variable("kv_len", "1", Domain(1, 1e7), _A, "key tokens a sequence attends to")]
+QHeads = Annotated[Array, Variable("q_heads", "1", Domain(1, 1024), _A, "query heads on this GPU")]
+KvHeads = Annotated[Array, Variable("kv_heads", "1", Domain(1, 1024), _A, "key-value heads on this GPU")]
+HeadDim = Annotated[Array, Variable("head_dim", "1", Domain(8, 1024), _A, "length of a query and key")]
+VHeadDim = Annotated[Array, Variable("v_head_dim", "1", Domain(8, 1024), _A, "length of a value")]
+KvElementSize = Annotated[Array, Variable("kv_element_size", "B", _ELEMENT, _A, "bytes of a cached key or value element")]
+Causal = Annotated[Array, Variable("causal", "1", Domain(0, 1), _A, "1 where queries see only earlier keys")]
+AttentionCount = Annotated[Array, Variable("attention_count", "1", Domain(0, 1e6), _A, "launches in a step")]
+AttentionFlop = Annotated[Array, Variable("attention_flop", "FLOP", Domain(1, 1e20), _A, "floating-point operations")]
+AttentionBytes = Annotated[Array, Variable("attention_bytes", "B", Domain(1, 1e15), _A, "bytes of query, keys, values, output")]
+TAttention = Annotated[Array, Variable("t_attention", "s", _TIME, _A, "attention kernel time")]
+
+# --- light kernels and collectives ---------------------------------------------------------------------------------
+LightBytes = Annotated[Array, Variable("light_bytes", "B", Domain(0, 1e14), ("light",), "bytes read and written")]
+LightCount = Annotated[Array, Variable("light_count", "1", Domain(0, 1e6), ("light",), "launches in a step")]
+TLight = Annotated[Array, Variable("t_light", "s", _TIME, ("light",), "light kernel time")]
+MessageBytes = Annotated[Array, Variable("message_bytes", "B", Domain(0, 1e13), ("collective",), "bytes each GPU contributes")]
+Ranks = Annotated[Array, Variable("ranks", "1", Domain(1, 1024), ("collective",), "GPUs that take part")]
+CollectiveCount = Annotated[Array, Variable("collective_count", "1", Domain(0, 1e6), ("collective",), "launches in a step")]
+TCollective = Annotated[Array, Variable("t_collective", "s", _TIME, ("collective",), "collective time")]
+
+# --- the step ------------------------------------------------------------------------------------------------------
+Sequences = Annotated[Array, Variable("sequences", "1", Domain(1, 1e6), doc="concurrent sequences N")]
+TGemmTotal = Annotated[Array, Variable("t_gemm_total", "s", _TIME, doc="time of all GEMMs")]
+TAttentionTotal = Annotated[Array, Variable("t_attention_total", "s", _TIME, doc="time of all attention kernels")]
+TLightTotal = Annotated[Array, Variable("t_light_total", "s", _TIME, doc="time of all light kernels")]
+TCollectiveTotal = Annotated[Array, Variable("t_collective_total", "s", _TIME, doc="time of all collectives")]
+TGpu = Annotated[Array, Variable("t_gpu", "s", _TIME, doc="GPU time of the step")]
+THost = Annotated[Array, Variable("t_host", "s", _TIME, doc="host residual S(N) = s0 + s1 N")]
+TStep = Annotated[Array, Variable("t_step", "s", _TIME, doc="latency of one engine step")]
