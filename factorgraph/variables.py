@@ -93,6 +93,10 @@ def variable_of(annotation: Any) -> Variable | None:
     return found[0] if len(found) == 1 else None
 
 
+# Plates of alternatives, and the variable that says which alternative is taken: a result shows that one.
+CHOICES = {"tiling": "tiling_choice"}
+
+
 def vocabulary() -> dict[str, Variable]:
     """Every variable of this module by name.
 
@@ -135,6 +139,10 @@ ProcessEnergy = Annotated[
 Bf16FlopPerClock = Annotated[
     Array, Variable("bf16_flop_per_clock", "FLOP", Domain(64, 1e5), doc="dense BF16 FLOP per clock and SM")
 ]
+TypeRates = Annotated[
+    Array,
+    Variable("type_rates", "FLOP", Domain(0.0, 1e5), ("tensor_type",), "dense FLOP per clock and SM of each type"),
+]
 LinkBandwidth = Annotated[
     Array, Variable("link_bandwidth", "B/s", _BANDWIDTH, doc="GPU-to-GPU bandwidth, one direction")
 ]
@@ -147,6 +155,9 @@ M = Annotated[Array, Variable("m", "1", Domain(1, 1e7, integer=True), _G, "rows 
 N = Annotated[Array, Variable("n", "1", Domain(1, 1e6, integer=True), _G, "columns of the weight")]
 K = Annotated[Array, Variable("k", "1", Domain(1, 1e6, integer=True), _G, "depth of the product")]
 GemmGroups = Annotated[Array, Variable("gemm_groups", "1", Domain(1, 1e4), _G, "like products in one launch (experts)")]
+GemmType = Annotated[
+    Array, Variable("gemm_type", "1", Domain(0, 16, integer=True), _G, "index of the type tensor cores compute in")
+]
 GemmCount = Annotated[Array, Variable("gemm_count", "1", Domain(0, 1e6), _G, "launches in a step")]
 FlopPerClock = Annotated[
     Array, Variable("flop_per_clock", "FLOP", Domain(64, 1e5), _G, "dense FLOP per clock and SM in the GEMM's type")
@@ -165,18 +176,26 @@ PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e10, 1e17)
 TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512), ("tiling",), "rows of an output tile")]
 TileN = Annotated[Array, Variable("tile_n", "1", Domain(8, 512), ("tiling",), "columns of an output tile")]
 SplitK = Annotated[Array, Variable("split_k", "1", Domain(1, 64), ("tiling",), "slices the depth is cut into")]
+Waves = Annotated[Array, Variable("waves", "1", Domain(0.5, 1e9), _GT, "rounds in which the SMs work off the tiles")]
 EtaClock = Annotated[Array, Variable("eta_clock", "1", _EFFICIENCY, _G, "sustained clock over boost clock")]
-EtaWave = Annotated[Array, Variable("eta_wave", "1", _EFFICIENCY, _GT, "useful share of the tiles that waves of SMs run")]
+EtaWave = Annotated[
+    Array, Variable("eta_wave", "1", _EFFICIENCY, _GT, "useful share of the tiles that waves of SMs run")
+]
 EtaTc = Annotated[Array, Variable("eta_tc", "1", _EFFICIENCY, _GT, "tensor-core rate inside the main loop")]
 EtaBarrier = Annotated[
     Array, Variable("eta_barrier", "1", _EFFICIENCY, _GT, "share of time not spent waiting: launch, fill, epilogue")
 ]
 EtaMem = Annotated[Array, Variable("eta_mem", "1", _EFFICIENCY, _GT, "compute time over time with memory traffic")]
+TMainLoop = Annotated[Array, Variable("t_main_loop", "s", _TIME, _GT, "time in the main loops of all waves")]
 TCompute = Annotated[Array, Variable("t_compute", "s", _TIME, _GT, "GEMM time were memory free")]
 TTiling = Annotated[Array, Variable("t_tiling", "s", _TIME, _GT, "GEMM time of each tiling at the SM clock")]
-Tiling = Annotated[Array, Variable("tiling_choice", "1", Domain(0, 1e3, integer=True), _G, "index of the fastest tiling")]
+Tiling = Annotated[
+    Array, Variable("tiling_choice", "1", Domain(0, 1e3, integer=True), _G, "index of the fastest tiling")
+]
 TUncapped = Annotated[Array, Variable("t_uncapped", "s", _TIME, _G, "GEMM time at the SM clock, were power free")]
-SustainedClock = Annotated[Array, Variable("sustained_clock", "Hz", Domain(1e6, 4e9), _G, "SM clock within the power cap")]
+SustainedClock = Annotated[
+    Array, Variable("sustained_clock", "Hz", Domain(1e6, 4e9), _G, "SM clock within the power cap")
+]
 TGemm = Annotated[Array, Variable("t_gemm", "s", _TIME, _G, "GEMM time")]
 
 # --- attention -----------------------------------------------------------------------------------------------------
@@ -188,23 +207,32 @@ QHeads = Annotated[Array, Variable("q_heads", "1", Domain(1, 1024), _A, "query h
 KvHeads = Annotated[Array, Variable("kv_heads", "1", Domain(1, 1024), _A, "key-value heads on this GPU")]
 HeadDim = Annotated[Array, Variable("head_dim", "1", Domain(8, 1024), _A, "length of a query and key")]
 VHeadDim = Annotated[Array, Variable("v_head_dim", "1", Domain(8, 1024), _A, "length of a value")]
-KvElementSize = Annotated[Array, Variable("kv_element_size", "B", _ELEMENT, _A, "bytes of a cached key or value element")]
+KvElementSize = Annotated[
+    Array, Variable("kv_element_size", "B", _ELEMENT, _A, "bytes of a cached key or value element")
+]
 Causal = Annotated[Array, Variable("causal", "1", Domain(0, 1), _A, "1 where queries see only earlier keys")]
 AttentionCount = Annotated[Array, Variable("attention_count", "1", Domain(0, 1e6), _A, "launches in a step")]
 AttentionFlop = Annotated[Array, Variable("attention_flop", "FLOP", Domain(1, 1e20), _A, "floating-point operations")]
-AttentionBytes = Annotated[Array, Variable("attention_bytes", "B", Domain(1, 1e15), _A, "bytes of query, keys, values, output")]
+AttentionBytes = Annotated[
+    Array, Variable("attention_bytes", "B", Domain(1, 1e15), _A, "bytes of query, keys, values, output")
+]
 TAttention = Annotated[Array, Variable("t_attention", "s", _TIME, _A, "attention kernel time")]
 
 # --- light kernels and collectives ---------------------------------------------------------------------------------
 LightBytes = Annotated[Array, Variable("light_bytes", "B", Domain(0, 1e14), ("light",), "bytes read and written")]
 LightCount = Annotated[Array, Variable("light_count", "1", Domain(0, 1e6), ("light",), "launches in a step")]
 TLight = Annotated[Array, Variable("t_light", "s", _TIME, ("light",), "light kernel time")]
-MessageBytes = Annotated[Array, Variable("message_bytes", "B", Domain(0, 1e13), ("collective",), "bytes each GPU contributes")]
+MessageBytes = Annotated[
+    Array, Variable("message_bytes", "B", Domain(0, 1e13), ("collective",), "bytes each GPU contributes")
+]
 Ranks = Annotated[Array, Variable("ranks", "1", Domain(1, 1024), ("collective",), "GPUs that take part")]
-CollectiveCount = Annotated[Array, Variable("collective_count", "1", Domain(0, 1e6), ("collective",), "launches in a step")]
+CollectiveCount = Annotated[
+    Array, Variable("collective_count", "1", Domain(0, 1e6), ("collective",), "launches in a step")
+]
 TCollective = Annotated[Array, Variable("t_collective", "s", _TIME, ("collective",), "collective time")]
 
 # --- the step ------------------------------------------------------------------------------------------------------
+WeightBytes = Annotated[Array, Variable("weight_bytes", "B", Domain(1, 1e14), doc="weights on this GPU")]
 Sequences = Annotated[Array, Variable("sequences", "1", Domain(1, 1e6), doc="concurrent sequences N")]
 TGemmTotal = Annotated[Array, Variable("t_gemm_total", "s", _TIME, doc="time of all GEMMs")]
 TAttentionTotal = Annotated[Array, Variable("t_attention_total", "s", _TIME, doc="time of all attention kernels")]

@@ -1,7 +1,18 @@
 """Peak rate: what the countable units of the chip could do."""
 
+import jax.numpy as jnp
+
 from factorgraph.factor import Factor
-from factorgraph.variables import BoostClock, FlopPerClock, PeakFlops, SmCount
+from factorgraph.variables import BoostClock, FlopPerClock, GemmType, PeakFlops, SmCount, TypeRates
+
+
+class RateOfType(Factor):
+    """The rate of an SM in the type that a GEMM computes in: flop_per_clock = type_rates[gemm_type]."""
+
+    monotone = {"type_rates": +1}
+
+    def __call__(self, type_rates: TypeRates, gemm_type: GemmType) -> FlopPerClock:
+        return type_rates[gemm_type.astype(jnp.int32)]
 
 
 class CountedPeak(Factor):

@@ -1,0 +1,52 @@
+"""Tensor-core rate inside the main loop: how near the matrix units come to one product a clock."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from factorgraph.factor import Factor, parameter
+from factorgraph.variables import AsyncPipeline, EtaTc, FlopPerClock, TileM, TileN
+
+_TABLES = "bf16 GEMM tables of aiconfigurator-core 0.12.0; design reference fit over nine GPUs"
+
+
+class IssueRate(Factor):
+    """A fixed share of the clocks issues a product.
+
+    eta_tc = rate
+
+    Source: report section 3.2, which gives the factor but no law for it; the value is that of large tiles.
+    """
+
+    rate: Array = parameter(0.99, source=_TABLES, lower=0.5, upper=1.0)
+
+    def __call__(self, flop_per_clock: FlopPerClock) -> EtaTc:
+        return self.rate + 0.0 * flop_per_clock
+
+
+class OperandFeed(Factor):
+    """A small tile finishes its product before the next operands arrive, and the tensor core waits for them.
+
+    A step of depth 1 takes ideally c = 2 tile_m tile_n / flop_per_clock clocks, and at least l = latency'/step_depth for
+    its operands to come round:  eta_tc = c / hypot(c/rate, l),  latency' = latency * overlap^-async_pipeline.
+
+    | symbol | unit | meaning |
+    |---|---|---|
+    | rate | 1 | share of clocks that issue a product when operands are there |
+    | latency | clock | operand round trip seen by a step |
+    | overlap | 1 | how much of it asynchronous pipelines hide |
+
+    Limits: eta_tc -> rate for large tiles, -> c/l for small ones.
+    """
+
+    rate: Array = parameter(0.99, source=_TABLES, lower=0.5, upper=1.0)
+    latency: Array = parameter(500.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
+    overlap: Array = parameter(3.2, source=_TABLES, lower=1.0, upper=20.0)
+
+    monotone = {"async_pipeline": +1}
+
+    def __call__(
+        self, flop_per_clock: FlopPerClock, tile_m: TileM, tile_n: TileN, async_pipeline: AsyncPipeline
+    ) -> EtaTc:
+        ideal = 2.0 * tile_m * tile_n / flop_per_clock
+        wait = self.latency * self.overlap ** (-async_pipeline) / 64.0
+        return ideal / jnp.hypot(ideal / self.rate, wait)

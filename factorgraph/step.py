@@ -1,0 +1,119 @@
+"""The composed graphs of one engine step."""
+
+from collections.abc import Callable
+
+from factorgraph.errors import UnknownNameError
+from factorgraph.factor import Factor, Given
+from factorgraph.graph import FactorGraph
+from factorgraph.laws import (
+    attention,
+    barrier,
+    clock,
+    collective,
+    gemm,
+    host,
+    light,
+    memory,
+    peak,
+    tensor_core,
+    total,
+    wave,
+)
+from factorgraph.variables import SplitK, TileM, TileN
+
+# (tile_m, tile_n) that current GEMM libraries choose among, each with its depth cut into these numbers of slices.
+TILES = ((16, 64), (32, 64), (64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128))
+SPLITS = (1, 2, 4, 8, 16, 32)
+
+
+def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> list[Factor]:
+    table = [(m, n, s) for m, n in tiles for s in splits]
+    rows, columns, slices = zip(*table, strict=True)
+    return [Given(TileM, rows), Given(TileN, columns), Given(SplitK, slices)]
+
+
+def _gemm_frame() -> list[Factor]:
+    """What holds for a GEMM whatever its five factors are."""
+    return [
+        peak.RateOfType(),
+        peak.CountedPeak(),
+        gemm.GemmWork(),
+        gemm.CompulsoryTraffic(),
+        gemm.WholeModelReuse(),
+        wave.WaveEfficiency(),
+        gemm.MainLoop(),
+        gemm.ComputeTime(),
+        gemm.TilingTime(),
+        gemm.FastestTiling(),
+        gemm.FastestTime(),
+        gemm.GemmTime(),
+        total.GemmTotal(),
+    ]
+
+
+def _attention_frame() -> list[Factor]:
+    return [attention.AttentionWork(), attention.AttentionTraffic(), total.AttentionTotal()]
+
+
+def _base() -> list[Factor]:
+    """The report's deployable predictor: GEMMs with its faithful laws, attention as bytes, a host floor."""
+    return [
+        *_gemm_frame(),
+        *_tilings(((128, 256),), (1,)),
+        wave.WholeWaves(),
+        tensor_core.IssueRate(),
+        barrier.BarrierDuty(),
+        memory.L2Reuse(),
+        clock.PowerBalance(),
+        clock.ClockRatio(),
+        *_attention_frame(),
+        attention.StreamedCache(),
+        total.BaseGpuTime(),
+        host.HostResidual(s0=2.37e-3, s1=4e-6),
+        total.SerialHost(),
+    ]
+
+
+def _per_kernel() -> list[Factor]:
+    """Every kernel of the step with the laws that transfer best."""
+    return [
+        *_gemm_frame(),
+        *_tilings(TILES, SPLITS),
+        wave.BlendedWaves(),
+        tensor_core.OperandFeed(),
+        barrier.PipelineFill(),
+        memory.ReuseDistance(),
+        clock.EnergyRoof(),
+        clock.ReachedClock(),
+        *_attention_frame(),
+        attention.ScoresAndCache(),
+        light.LaunchAndStream(),
+        total.LightTotal(),
+        collective.OneOrTwoShot(),
+        total.CollectiveTotal(),
+        total.GpuTime(),
+        host.HostResidual(),
+        total.SerialHost(),
+    ]
+
+
+VARIANTS: dict[str, Callable[[], list[Factor]]] = {"per-kernel": _per_kernel, "base": _base}
+
+
+def step_graph(variant: str = "per-kernel") -> FactorGraph:
+    """The graph of one engine step: from a card and a kernel table to t_step.
+
+    Args:
+        variant: "per-kernel", every kernel with the laws that transfer best; or "base", the report's simpler predictor
+            of GEMMs, attention bytes and a host floor.
+
+    Raises:
+        UnknownNameError: another variant.
+
+    Example:
+        >>> step_graph("base")["eta_mem"].law_name
+        'L2Reuse'
+    """
+    if variant not in VARIANTS:
+        raise UnknownNameError("step graph", variant, VARIANTS)
+    return FactorGraph(VARIANTS[variant]())
