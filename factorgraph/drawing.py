@@ -94,7 +94,6 @@ def to_html(graph: "FactorGraph", *, values: Values = None) -> str:
         rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in [*cells, summary]) + "</tr>")
     head = "".join(f"<th>{title}</th>" for title in ("variable", "law", "reads", "constants", "meaning"))
     inputs = html.escape(", ".join(_label(variable, values) for variable in graph.inputs))
-    return (
-        f"<details open><summary><b>FactorGraph</b>: {len(graph.factors)} laws, {len(graph.input_names)} inputs</summary>"
-        f"<p>inputs: {inputs}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></details>"
-    )
+    title = f"<b>FactorGraph</b>: {len(graph.factors)} laws, {len(graph.input_names)} inputs"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<details open><summary>{title}</summary><p>inputs: {inputs}</p>{table}</details>"

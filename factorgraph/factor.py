@@ -35,11 +35,12 @@ def parameter(
         FactorGraphError: the unit cannot be read or the default lies outside the bounds.
 
     Example:
+        >>> from factorgraph.variables import SmClock, TStep
         >>> class Fixed(Factor):
         ...     t0: Array = parameter(2e-6, unit="s", source="launch of an empty kernel")
         ...     def __call__(self, sm_clock: SmClock) -> TStep:
         ...         return self.t0 + 0 * sm_clock
-        >>> float(Fixed(t0=3e-6).t0 * 1e6).__round__(3)
+        >>> round(float(Fixed(t0=3e-6).t0) * 1e6, 3)
         3.0
     """
     parse(unit)
@@ -83,6 +84,7 @@ class Factor(eqx.Module):
         FactorGraphError: on instantiation, when the signature cannot be read as edges.
 
     Example:
+        >>> from factorgraph.variables import DramBandwidth, LightBytes, TLight
         >>> class Streaming(Factor):
         ...     monotone = {"light_bytes": +1, "dram_bandwidth": -1}
         ...     def __call__(self, light_bytes: LightBytes, dram_bandwidth: DramBandwidth) -> TLight:
@@ -141,13 +143,17 @@ def _read_signature(law: type[Factor]) -> Signature:
     try:
         hints = typing.get_type_hints(call, include_extras=True)
     except NameError as error:
-        raise FactorGraphError(f"law {name}: an annotation cannot be read ({error}); define it at module level") from error
+        raise FactorGraphError(
+            f"law {name}: an annotation cannot be read ({error}); define it at module level"
+        ) from error
     inputs = []
     for argument in list(inspect.signature(call).parameters.values())[1:]:
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             raise FactorGraphError(f"law {name}: '*{argument.name}' names no variable; list the inputs one by one")
         if argument.default is not argument.empty:
-            raise FactorGraphError(f"law {name}: input '{argument.name}' has a default; make it a field with parameter(...)")
+            raise FactorGraphError(
+                f"law {name}: input '{argument.name}' has a default; make it a field with parameter(...)"
+            )
         variable = variable_of(hints.get(argument.name))
         if variable is None:
             raise FactorGraphError(
@@ -162,7 +168,9 @@ def _read_signature(law: type[Factor]) -> Signature:
         inputs.append(variable)
     output = variable_of(hints.get("return"))
     if output is None:
-        raise FactorGraphError(f"law {name}: the return annotation is no variable; write '-> EtaMem' or one of your own")
+        raise FactorGraphError(
+            f"law {name}: the return annotation is no variable; write '-> EtaMem' or one of your own"
+        )
     if output in inputs:
         raise FactorGraphError(f"law {name}: '{output.name}' is both input and output; a law cannot feed itself")
     return Signature(tuple(inputs), output)
@@ -172,6 +180,7 @@ class Given(Factor):
     """A variable that the graph itself supplies, such as the table of tilings a GEMM library chooses from.
 
     Example:
+        >>> from factorgraph.variables import TileM
         >>> Given(TileM, [64.0, 128.0]).output.name
         'tile_m'
     """

@@ -274,7 +274,8 @@ def _plate_sizes(variables: Mapping[str, Variable], known: Mapping[str, Array]) 
             first, owner = sizes.setdefault(plate, (size, name))
             if size != first:
                 raise FactorGraphError(
-                    f"'{name}' has {size} entries on plate '{plate}' and '{owner}' has {first}; give both the same number"
+                    f"'{name}' has {size} entries on plate '{plate}' and '{owner}' has {first}; "
+                    f"give both the same number"
                 )
     return {plate: size for plate, (size, _) in sizes.items()}
 

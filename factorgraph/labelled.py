@@ -78,7 +78,13 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
     dims = tuple(dict.fromkeys(d for n, v in given.items() for d in v.dims if d not in variables[n].plates))
     given = {n: v.transpose(*(d for d in dims if d in v.dims), *variables[n].plates) for n, v in given.items()}
     own = {name: tuple(d for d in dims if d in v.dims) for name, v in given.items()}
-    wanted = tuple(outputs) if outputs is not None else tuple(variables)
+    known = [name for name in variables if name in given or name in graph]
+    wanted = tuple(outputs) if outputs is not None else tuple(known)
+    for name in wanted:
+        if name not in known:
+            raise FactorGraphError(
+                f"'{name}' was asked for, but no law gives it; pass {name}= in {variables[name].unit}"
+            )
     spans = _spans(graph, own, dims)
     arrays = {name: jnp.asarray(v.values, dtype=float) for name, v in given.items()}
     results = _evaluate(graph, arrays, dims, tuple(own.items()), tuple((n, spans[n]) for n in wanted))

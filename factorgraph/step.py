@@ -35,11 +35,11 @@ def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> lis
 def _gemm_frame() -> list[Factor]:
     """What holds for a GEMM whatever its five factors are."""
     return [
+        *_tilings(TILES, SPLITS),
         peak.RateOfType(),
         peak.CountedPeak(),
         gemm.GemmWork(),
         gemm.CompulsoryTraffic(),
-        gemm.WholeModelReuse(),
         wave.WaveEfficiency(),
         gemm.MainLoop(),
         gemm.ComputeTime(),
@@ -59,7 +59,7 @@ def _base() -> list[Factor]:
     """The report's deployable predictor: GEMMs with its faithful laws, attention as bytes, a host floor."""
     return [
         *_gemm_frame(),
-        *_tilings(((128, 256),), (1,)),
+        gemm.OwnFootprint(),
         wave.WholeWaves(),
         tensor_core.IssueRate(),
         barrier.BarrierDuty(),
@@ -78,7 +78,7 @@ def _per_kernel() -> list[Factor]:
     """Every kernel of the step with the laws that transfer best."""
     return [
         *_gemm_frame(),
-        *_tilings(TILES, SPLITS),
+        gemm.WholeModelReuse(),
         wave.BlendedWaves(),
         tensor_core.OperandFeed(),
         barrier.PipelineFill(),

@@ -37,7 +37,7 @@ class PowerBalance(Factor):
 
     | symbol | unit | meaning |
     |---|---|---|
-    | idle, memory, dynamic | 1 | shares of the design power: leakage and board, memory at full rate, tensor cores at boost |
+    | idle, memory, dynamic | 1 | shares of the design power: leakage and board; busy memory; tensor cores at boost |
     | v_floor | 1 | lowest voltage over that at the boost clock |
     | v_slope | 1 | how fast the voltage falls with the clock |
 
@@ -103,7 +103,7 @@ class EnergyRoof(Factor):
                / (share * power_cap);
     eta_clock = (sm_clock/boost_clock) * t_uncapped / smooth_max4(t_uncapped, t_energy)
 
-    The energy of a product falls with the size of the matrix unit that makes it, since one instruction feeds more of it.
+    The energy of a product falls with the size of the matrix unit that makes it: one instruction feeds more of it.
 
     | symbol | unit | meaning |
     |---|---|---|

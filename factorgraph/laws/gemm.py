@@ -85,6 +85,15 @@ class WholeModelReuse(Factor):
         return weight_bytes
 
 
+class OwnFootprint(Factor):
+    """The report's reading of its L2 law: a kernel's working set is what it streams, working_set = traffic."""
+
+    monotone = {"traffic": +1}
+
+    def __call__(self, traffic: Traffic) -> WorkingSet:
+        return traffic
+
+
 class MainLoop(Factor):
     """Time in the main loops: the work at the rate that waves and tensor cores leave of the peak, at the SM clock.
 

@@ -26,8 +26,8 @@ class IssueRate(Factor):
 class OperandFeed(Factor):
     """A small tile finishes its product before the next operands arrive, and the tensor core waits for them.
 
-    A step of depth 1 takes ideally c = 2 tile_m tile_n / flop_per_clock clocks, and at least l = latency'/step_depth for
-    its operands to come round:  eta_tc = c / hypot(c/rate, l),  latency' = latency * overlap^-async_pipeline.
+    A step of depth 1 takes ideally c = 2 tile_m tile_n / flop_per_clock clocks, and at least l = latency'/64 for its
+    operands to come round:  eta_tc = c / hypot(c/rate, l),  latency' = latency * overlap^-async_pipeline.
 
     | symbol | unit | meaning |
     |---|---|---|

@@ -1,0 +1,50 @@
+"""The command `factorgraph`: the library from a shell. Every error of a user's is one sentence and a non-zero exit."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from factorgraph.cli import content, demo, evaluating, laws, predicting
+from factorgraph.errors import FactorGraphError
+
+app = typer.Typer(
+    name="factorgraph",
+    help="Predict how long one LLM-inference step takes on a GPU that nobody has profiled, and say why.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+predicting.register(app)
+evaluating.register(app)
+content.register(app)
+laws.register(app)
+demo.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from factorgraph import __version__
+
+        typer.echo(f"factorgraph {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; what the user got wrong is said in one sentence on stderr, with exit status 1."""
+    try:
+        app()
+    except FactorGraphError as error:
+        sys.exit(f"factorgraph: {error}")
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        sys.exit(f"factorgraph: {error.strerror or error}{where}; check the path and its permissions")

@@ -1,0 +1,259 @@
+"""predict, waterfall, sensitivity and sweep."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from factorgraph.cli import selectors as select
+from factorgraph.cli.render import console, engineering, print_json, seconds, table
+from factorgraph.errors import FactorGraphError
+
+
+def register(app: typer.Typer) -> None:
+    for command in (predict, waterfall, sensitivity, sweep):
+        app.command()(command)
+
+
+def predict(
+    sku: select.SkuOption,
+    model: select.ModelOption,
+    phase: select.PhaseOption = "decode",
+    batch: select.BatchOption = 1,
+    context: select.ContextOption = 1024,
+    chunk: select.ChunkOption = 512,
+    tp: select.TpOption = 1,
+    weights: select.WeightsOption = "bf16",
+    kv: select.KvOption = "bf16",
+    power_cap: select.PowerCapOption = None,
+    clock: select.ClockOption = None,
+    variant: select.VariantOption = "per-kernel",
+    json: select.JsonOption = False,
+) -> None:
+    """How long one step takes, and which kernels it spends its time in."""
+    case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
+    out = case.graph.predict(case.sku, case.step, **case.settings)
+    document = prediction_document(out, case.inputs)
+    if json:
+        print_json(document)
+        return
+    screen = console()
+    screen.print(headline(document))
+    screen.print(kernels_table(document["kernels"], f"Kernels of one step, {document['inputs']['sku']}"))
+
+
+def waterfall(
+    sku: select.SkuOption,
+    model: select.ModelOption,
+    phase: select.PhaseOption = "decode",
+    batch: select.BatchOption = 1,
+    context: select.ContextOption = 1024,
+    chunk: select.ChunkOption = 512,
+    tp: select.TpOption = 1,
+    weights: select.WeightsOption = "bf16",
+    kv: select.KvOption = "bf16",
+    power_cap: select.PowerCapOption = None,
+    clock: select.ClockOption = None,
+    variant: select.VariantOption = "per-kernel",
+    json: select.JsonOption = False,
+) -> None:
+    """What each of the five factors takes from the peak, for every GEMM of the step."""
+    from factorgraph.attribution import waterfall as attribute
+
+    case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
+    falls = attribute(case.graph, case.sku, case.step, **case.settings)
+    factors = [str(name) for name in falls["factor"].values]
+    rows = []
+    for i, gemm in enumerate(falls["gemm"].values):
+        one = falls.isel(gemm=i)
+        rows.append(
+            {
+                "gemm": str(gemm),
+                "efficiency": dict(zip(factors, one["efficiency"].values.tolist(), strict=True)),
+                "points_lost": dict(zip(factors, one["points_lost"].values.tolist(), strict=True)),
+            }
+        )
+    if json:
+        print_json({"gemms": rows, "inputs": case.inputs})
+        return
+    console().print(
+        waterfall_table(rows, factors, f"Percentage points of peak that each factor takes, {case.sku.name}")
+    )
+
+
+def sensitivity(
+    sku: select.SkuOption,
+    model: select.ModelOption,
+    phase: select.PhaseOption = "decode",
+    batch: select.BatchOption = 1,
+    context: select.ContextOption = 1024,
+    chunk: select.ChunkOption = 512,
+    tp: select.TpOption = 1,
+    weights: select.WeightsOption = "bf16",
+    kv: select.KvOption = "bf16",
+    power_cap: select.PowerCapOption = None,
+    clock: select.ClockOption = None,
+    variant: select.VariantOption = "per-kernel",
+    wrt: Annotated[list[str] | None, typer.Option("--wrt", help="A variable or law constant; repeat for more.")] = None,
+    json: select.JsonOption = False,
+) -> None:
+    """How t_step moves with clock, power cap, working set, or whatever --wrt names."""
+    from factorgraph.sensitivity import sensitivity as differentiate
+
+    case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
+    wrt = wrt or ["sm_clock", "power_cap", "working_set"]
+    found = differentiate(case.graph, case.sku, case.step, wrt=wrt, **case.settings)
+    rows = sensitivity_rows(found)
+    if json:
+        print_json({"rows": rows, "inputs": case.inputs})
+        return
+    console().print(sensitivity_table(rows, f"Derivatives of t_step, {case.sku.name}"))
+
+
+def sweep(
+    sku: select.SkuOption,
+    model: select.ModelOption,
+    over: Annotated[list[str], typer.Option("--over", help="NAME=START:STOP:N in SI units; repeat for a grid.")],
+    out: Annotated[Path, typer.Option("--out", help="NetCDF file to write.")] = Path("sweep.nc"),
+    phase: select.PhaseOption = "decode",
+    batch: select.BatchOption = 1,
+    context: select.ContextOption = 1024,
+    chunk: select.ChunkOption = 512,
+    tp: select.TpOption = 1,
+    weights: select.WeightsOption = "bf16",
+    kv: select.KvOption = "bf16",
+    power_cap: select.PowerCapOption = None,
+    clock: select.ClockOption = None,
+    variant: select.VariantOption = "per-kernel",
+    json: select.JsonOption = False,
+) -> None:
+    """Predict a grid of values of any variables, and write it as NetCDF."""
+    from factorgraph.results import write
+
+    case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
+    grid = dict(_range(text) for text in over)
+    result = case.graph.predict(case.sku, case.step, **{**case.settings, **grid})
+    write(result, out)
+    times = result["t_step"]
+    summary = {
+        "file": str(out),
+        "points": int(times.size),
+        "t_step_s": {"min": float(times.min()), "max": float(times.max())},
+        "over": {name: [float(values[0]), float(values[-1]), len(values)] for name, values in grid.items()},
+        "inputs": case.inputs,
+    }
+    if json:
+        print_json(summary)
+        return
+    low, high = seconds(summary["t_step_s"]["min"]), seconds(summary["t_step_s"]["max"])
+    console().print(f"{summary['points']} points, t_step from {low} to {high}, written to {out}")
+
+
+def _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant) -> select.Case:
+    return select.select(
+        sku=sku,
+        model=model,
+        phase=phase,
+        batch=batch,
+        context=context,
+        chunk=chunk,
+        tp=tp,
+        weights=weights,
+        kv=kv,
+        power_cap=power_cap,
+        clock=clock,
+        variant=variant,
+    )
+
+
+def _range(text: str):
+    """NAME=START:STOP:N as a name and N evenly spaced values."""
+    import numpy as np
+
+    name, equals, spec = text.partition("=")
+    parts = spec.split(":")
+    try:
+        start, stop, count = float(parts[0]), float(parts[1]), int(parts[2])
+    except (ValueError, IndexError):
+        equals = ""
+    if not equals or len(parts) != 3 or count < 1 or count > 10_000_000:
+        raise FactorGraphError(f"--over '{text}' cannot be read; write NAME=START:STOP:N such as power_cap=300:700:9")
+    return name, np.linspace(start, stop, count)
+
+
+def prediction_document(out, inputs: dict) -> dict:
+    """What `predict --json` prints."""
+    from factorgraph.kernels import kernel_table
+
+    return {
+        "t_step_s": float(out["t_step"]),
+        "t_gpu_s": float(out["t_gpu"]),
+        "t_host_s": float(out["t_host"]),
+        "kernels": [dataclasses.asdict(kernel) for kernel in kernel_table(out)],
+        "inputs": inputs,
+    }
+
+
+def headline(document: dict) -> str:
+    inputs = document["inputs"]
+    return (
+        f"[bold]{inputs['model']}[/bold] {inputs['phase']} on [bold]{inputs['sku']}[/bold], batch {inputs['batch']}, "
+        f"context {inputs['context']}, tp {inputs['tp']}, {inputs['weights']}: "
+        f"[bold]{seconds(document['t_step_s'])}[/bold] a step "
+        f"(GPU {seconds(document['t_gpu_s'])}, host {seconds(document['t_host_s'])})"
+    )
+
+
+def kernels_table(kernels: list[dict], title: str):
+    columns = ["kernel", "kind", "bound", "count", "time", "share", "FLOP", "bytes"]
+    factors = ["clock", "wave", "tc", "barrier", "mem"]
+    total = sum(kernel["count"] * kernel["time_s"] for kernel in kernels)
+    rows = [
+        [
+            kernel["name"],
+            kernel["kind"],
+            kernel["bound"],
+            f"{kernel['count']:g}",
+            seconds(kernel["time_s"]),
+            f"{100 * kernel['count'] * kernel['time_s'] / total:.1f} %",
+            engineering(kernel["flop"], "") if kernel["flop"] else "-",
+            engineering(kernel["bytes"], "B"),
+            *("-" if kernel[f"eta_{f}"] is None else f"{kernel[f'eta_{f}']:.2f}" for f in factors),
+        ]
+        for kernel in kernels
+    ]
+    return table(title, [*columns, *(f"η {factor}" for factor in factors)], rows, text=3)
+
+
+def waterfall_table(rows: list[dict], factors: list[str], title: str):
+    body = [
+        [
+            row["gemm"],
+            *(f"{row['points_lost'][f]:.1f}" for f in factors),
+            f"{100 * row['efficiency'][factors[-1]]:.1f} %",
+        ]
+        for row in rows
+    ]
+    return table(title, ["GEMM", *factors, "left of peak"], body)
+
+
+def sensitivity_rows(found) -> list[dict]:
+    rows = []
+    for name in found["parameter"].values:
+        one = found.sel(parameter=name).squeeze()
+        rows.append(
+            {
+                "parameter": str(name),
+                "output": str(one["output"].values),
+                "derivative": float(one["derivative"]),
+                "unit": str(one["derivative_unit"].values),
+                "elasticity": float(one["elasticity"]),
+            }
+        )
+    return rows
+
+
+def sensitivity_table(rows: list[dict], title: str):
+    body = [[row["parameter"], f"{row['derivative']:.3e} {row['unit']}", f"{row['elasticity']:+.3f}"] for row in rows]
+    return table(title, ["by", "derivative", "elasticity (% per %)"], body)
