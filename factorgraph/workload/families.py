@@ -352,4 +352,4 @@ FAMILIES: dict[str, type[AbstractFamily]] = {
 }
 
 # Models that wrap one of the families, under `text_config`, together with a vision tower.
-WRAPPERS = frozenset({"gemma3", "kimi_k25", "mistral3"})
+WRAPPERS = ("gemma3", "kimi_k25", "mistral3")

@@ -7,6 +7,9 @@ from jax import Array
 
 Number = Array | float
 
+# Types that tensor cores compute in; `gemm_type` is an index into them.
+TENSOR_TYPES = ("bf16", "fp8", "fp4")
+
 ACTIVATION_SIZE = 2.0  # B; hidden states, logits and outputs are BF16 in every engine
 
 
@@ -18,6 +21,7 @@ class Gemm(NamedTuple):
     k: Number
     gemm_groups: Number
     gemm_count: Number
+    gemm_type: Number
     weight_element_size: Number
     activation_element_size: Number
     output_element_size: Number
@@ -51,7 +55,8 @@ class Heads(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """One attention kernel; `kv_len` is the mean number of keys a query attends to, the causal mask taken off."""
+    """One attention kernel. With `causal` 1 the last query sees all `kv_len` keys and each before it one less; with 0
+    every query sees as many."""
 
     attn_batch: Number
     q_len: Number
@@ -71,15 +76,14 @@ class Attention(NamedTuple):
 
     @property
     def flop(self) -> Number:
-        pairs = self.attn_batch * self.q_heads * self.q_len * self.kv_len
-        return 2.0 * pairs * (self.head_dim + self.v_head_dim)
+        seen = self.kv_len - self.causal * (self.q_len - 1.0) / 2.0
+        return 2.0 * self.attn_batch * self.q_heads * self.q_len * seen * (self.head_dim + self.v_head_dim)
 
     @property
     def bytes(self) -> Number:
-        """Keys and values once, queries in, result out; behind a causal mask the last query sees the most keys."""
-        keys = self.kv_len + self.causal * (self.q_len - 1.0) / 2.0
+        """Keys and values once, queries in, results out."""
         ends = self.q_len * self.q_heads * (self.head_dim + self.v_head_dim) * ACTIVATION_SIZE
-        return self.attn_batch * (keys * self.kv_token_bytes + ends)
+        return self.attn_batch * (self.kv_len * self.kv_token_bytes + ends)
 
 
 class Light(NamedTuple):

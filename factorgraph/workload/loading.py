@@ -137,7 +137,7 @@ def _validate(config: dict[str, Any]) -> AbstractFamily:
     if not isinstance(model_type, str):
         raise FactorGraphError("field model_type, which names the family, is missing or no text")
     if model_type not in FAMILIES:
-        raise UnknownNameError("model_type", model_type, FAMILIES.keys() | WRAPPERS)
+        raise UnknownNameError("model_type", model_type, [*FAMILIES, *WRAPPERS])
     try:
         return FAMILIES[model_type].model_validate(config)
     except ValidationError as error:

@@ -1,16 +1,19 @@
 """One engine step as a table of kernels, differentiable by everything that is a number in it."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 
 from factorgraph.workload.feedforward import touched_experts
 from factorgraph.workload.kernels import (
     ACTIVATION_SIZE,
+    FORMATS,
     KV_SIZES,
+    TENSOR_TYPES,
     Attention,
     Collective,
     Gemm,
@@ -97,14 +100,41 @@ class Step(eqx.Module):
         """The type each GEMM multiplies in: "bf16", "fp8" or "fp4", in the order of the gemm plate."""
         return tuple(part.format(self.weights).dtype for part in self._projections())
 
+    @property
+    def label(self) -> tuple[str, str]:
+        """What several steps are told apart by in a result: the dimension "step", and this one's name on it.
+
+        Example:
+            >>> from factorgraph.workload import load_model
+            >>> load_model("llama-3.1-8b").decode(batch=64, context=2048).label
+            ('step', 'llama-3.1-8b decode batch=64 context=2048 tp=1 weights=bf16 kv=bf16')
+        """
+        numbers = {
+            "decode": {"batch": self.decode_batch, "context": self.context},
+            "prefill": {"batch": self.prefill_batch, "prompt": self.prompt, "prefix": self.prefix},
+            "mixed": {
+                "decode_batch": self.decode_batch,
+                "context": self.context,
+                "chunk": self.prompt,
+                "prefix": self.prefix,
+            },
+        }[self.phase]
+        words = [f"{name}={','.join(f'{one:.10g}' for one in np.ravel(number))}" for name, number in numbers.items()]
+        return "step", " ".join(
+            [self.model.name, self.phase, *words, f"tp={self.tp}", f"weights={self.weights}", f"kv={self.kv}"]
+        )
+
+    def accepts(self, other: Any) -> None:
+        """Any card may run a step; it is for the card to refuse a type in `gemm_dtypes` that it has no rate for."""
+
     def values(self) -> dict[str, Array]:
         """Every variable that the step supplies to a graph, by name.
 
         Returns:
             The fields of `Gemm`, `Attention`, `Light` and `Collective` (factorgraph.workload.kernels), each an array
             whose last axis is its plate; and without a plate: `tokens`, `sequences`, `weight_bytes` (B of weights on
-            one GPU) and `kv_bytes_per_token` (B of cache on one GPU that a token of this step's length takes; less
-            than a short sequence's where a sliding window has cut old tokens off).
+            one GPU) and `kv_bytes_per_token` (B of cache on one GPU: what a sequence of this step's length takes, over
+            its tokens; sliding layers keep no more than their window).
 
         Example:
             >>> from factorgraph.workload import load_model
@@ -156,8 +186,8 @@ class Step(eqx.Module):
             case "prefilled":  # the cached prefix is expanded again with the new tokens
                 rows = self.prefill_batch * (self.prefix + self.prompt)
             case "routed":
-                groups = touched_experts(int(part.copies), int(part.used), self.tokens)
-                rows = self.tokens * part.used / groups
+                groups = _at_least(part.used, touched_experts(int(part.copies), int(part.used), self.tokens))
+                rows = _at_least(1.0, self.tokens * part.used / groups)
         number_format = part.format(self.weights)
         return Gemm(
             m=rows,
@@ -165,12 +195,14 @@ class Step(eqx.Module):
             k=part.k,
             gemm_groups=groups,
             gemm_count=part.layers,
+            gemm_type=TENSOR_TYPES.index(number_format.dtype),
             weight_element_size=number_format.weight_size,
             activation_element_size=number_format.activation_size,
             output_element_size=ACTIVATION_SIZE,
         )
 
     def _attention(self) -> dict[str, Attention]:
+        """Decode over the cache; prefill over a triangle, or in sliding layers over the band that is left of it."""
         model, kv_size = self.model, KV_SIZES[self.kv]
         kernels = {}
         for suffix, layers, window in (
@@ -178,22 +210,17 @@ class Step(eqx.Module):
             ("_sliding", model.sliding_layers, model.sliding_window),
         ):
             if layers and self.phase != "prefill":
-                kernels[f"attention_decode{suffix}"] = Attention(
-                    self.decode_batch,
-                    1.0,
-                    _within(window, self.context),
-                    0.0,
-                    layers,
-                    *model.attention.decode_heads(self.tp, kv_size),
-                )
+                heads = model.attention.decode_heads(self.tp, kv_size)
+                seen = _within(window, self.context)
+                kernels[f"attention_decode{suffix}"] = Attention(self.decode_batch, 1.0, seen, 0.0, layers, *heads)
             if layers and self.phase != "decode":
+                heads = model.attention.prefill_heads(self.tp, kv_size)
+                if window is None:
+                    seen, causal = self.prefix + self.prompt, 1.0
+                else:
+                    seen, causal = mean_attended(self.prompt, self.prefix, window), 0.0
                 kernels[f"attention_prefill{suffix}"] = Attention(
-                    self.prefill_batch,
-                    self.prompt,
-                    mean_attended(self.prompt, self.prefix, window),
-                    1.0,
-                    layers,
-                    *model.attention.prefill_heads(self.tp, kv_size),
+                    self.prefill_batch, self.prompt, seen, causal, layers, *heads
                 )
         return kernels
 
@@ -202,7 +229,8 @@ class Step(eqx.Module):
         weights, with quantising what it writes; the gated activation apart from the products around it."""
         model, tokens, tp = self.model, self.tokens, self.tp
         hidden_bytes = tokens * model.hidden_size * ACTIVATION_SIZE
-        narrow_size = {"fp8": 1.0, "fp4": 0.5 + 1 / 16}.get(self.weights)
+        chosen = FORMATS[self.weights]
+        narrow_size = None if chosen.dtype == "bf16" else chosen.activation_size
         cached = model.attention.cached_elements(tp)
         kernels = {
             "embedding": Light(2 * hidden_bytes, 1.0),
@@ -247,20 +275,20 @@ class Step(eqx.Module):
         return layers * model.attention.cached_elements(self.tp) * KV_SIZES[self.kv]
 
 
-def mean_attended(new: Number, prefix: Number, window: int | None) -> Number:
+def mean_attended(new: Number, prefix: Number, window: int) -> Number:
     """Mean number of tokens that each of `new` queries attends to, itself included, after `prefix` cached tokens.
 
-    `prefix + (new + 1)/2` without a window. With one, the queries before it is full gain a token each, and the rest
-    attend to `window` tokens. At the kink the derivative is the mean of both sides.
+    The queries before the window is full see a token more each, the rest `window` tokens. At the kink the derivative
+    is the mean of both sides.
+
+    Args:
+        new, prefix: numbers of tokens, of any shape.
+        window: tokens the layer attends to at most.
 
     Example:
-        >>> mean_attended(4.0, 0.0, None)  # 1, 2, 3, 4
-        2.5
         >>> float(mean_attended(4.0, 0.0, 2))  # 1, 2, 2, 2
         1.75
     """
-    if window is None:
-        return prefix + (new + 1.0) / 2.0
     start = _within(window, prefix)
     growing = _within(window, prefix + new) - start
     return (growing * (start + (growing + 1.0) / 2.0) + (new - growing) * window) / new
@@ -268,6 +296,11 @@ def mean_attended(new: Number, prefix: Number, window: int | None) -> Number:
 
 def _within(window: int | None, length: Number) -> Number:
     return length if window is None else jnp.minimum(length, window)
+
+
+def _at_least(least: float, value: Number) -> Number:
+    """Undo a rounding that took the value below its bound, and leave its derivative alone."""
+    return value + lax.stop_gradient(jnp.maximum(least - value, 0.0))
 
 
 def _fields(kernels: Iterable[Kernel]) -> tuple[str, ...]:
