@@ -117,7 +117,7 @@ def predict_gemm(graph: FactorGraph, card: Any, dataset: xr.Dataset, *, dtype: s
     }
     if "weight_bytes" in graph.input_names:
         # The graph takes reuse from a whole model's weights; these benchmarks cycle a few copies of one instead.
-        values["working_set"] = WEIGHT_COPIES * n * k * size
+        values["working_set"] = WEIGHT_COPIES * n * k * size + m * k * size + m * n * 2.0
     return graph.predict(card, values, outputs=["t_gemm", "gemm_flop", "traffic", "peak_flops"])
 
 

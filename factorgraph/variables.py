@@ -130,6 +130,9 @@ L2Partitions = Annotated[Array, Variable("l2_partitions", "1", Domain(1, 4), doc
 EccFactor = Annotated[
     Array, Variable("ecc_factor", "1", Domain(0.5, 1.0), doc="bandwidth left by error correction kept in DRAM")
 ]
+LaunchClass = Annotated[
+    Array, Variable("launch_class", "1", Domain(0.5, 3.0), doc="launch time relative to the newest generations'")
+]
 AsyncPipeline = Annotated[
     Array, Variable("async_pipeline", "1", Domain(0.0, 1.0), doc="1 where tensor work is issued asynchronously")
 ]
@@ -187,6 +190,8 @@ EtaBarrier = Annotated[
 ]
 EtaMem = Annotated[Array, Variable("eta_mem", "1", _EFFICIENCY, _GT, "compute time over time with memory traffic")]
 TMainLoop = Annotated[Array, Variable("t_main_loop", "s", _TIME, _GT, "time in the main loops of all waves")]
+TLaunch = Annotated[Array, Variable("t_launch", "s", _TIME, doc="launch of a kernel from a graph")]
+TReduce = Annotated[Array, Variable("t_reduce", "s", _TIME, _GT, "adding up the slices of a split depth")]
 TCompute = Annotated[Array, Variable("t_compute", "s", _TIME, _GT, "GEMM time were memory free")]
 TTiling = Annotated[Array, Variable("t_tiling", "s", _TIME, _GT, "GEMM time of each tiling at the SM clock")]
 Tiling = Annotated[
@@ -207,8 +212,8 @@ QHeads = Annotated[Array, Variable("q_heads", "1", Domain(1, 1024), _A, "query h
 KvHeads = Annotated[Array, Variable("kv_heads", "1", Domain(1, 1024), _A, "key-value heads on this GPU")]
 HeadDim = Annotated[Array, Variable("head_dim", "1", Domain(8, 1024), _A, "length of a query and key")]
 VHeadDim = Annotated[Array, Variable("v_head_dim", "1", Domain(8, 1024), _A, "length of a value")]
-KvElementSize = Annotated[
-    Array, Variable("kv_element_size", "B", _ELEMENT, _A, "bytes of a cached key or value element")
+KvTokenBytes = Annotated[
+    Array, Variable("kv_token_bytes", "B", Domain(1, 1e6), _A, "bytes of a token's keys and values, or their latent")
 ]
 Causal = Annotated[Array, Variable("causal", "1", Domain(0, 1), _A, "1 where queries see only earlier keys")]
 AttentionCount = Annotated[Array, Variable("attention_count", "1", Domain(0, 1e6), _A, "launches in a step")]
@@ -232,6 +237,7 @@ CollectiveCount = Annotated[
 TCollective = Annotated[Array, Variable("t_collective", "s", _TIME, ("collective",), "collective time")]
 
 # --- the step ------------------------------------------------------------------------------------------------------
+Tokens = Annotated[Array, Variable("tokens", "1", Domain(1, 1e9), doc="tokens that pass through the layers")]
 WeightBytes = Annotated[Array, Variable("weight_bytes", "B", Domain(1, 1e14), doc="weights on this GPU")]
 Sequences = Annotated[Array, Variable("sequences", "1", Domain(1, 1e6), doc="concurrent sequences N")]
 TGemmTotal = Annotated[Array, Variable("t_gemm_total", "s", _TIME, doc="time of all GEMMs")]

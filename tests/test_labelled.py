@@ -148,10 +148,12 @@ def test_one_trace_serves_other_cards_and_constants(h100, small_step):
     assert len(set(times)) == 3
 
 
-def test_float32_and_float64_agree(graph, h100, small_step):
-    single = graph.predict(h100, small_step)
+@pytest.mark.parametrize("variant", ["per-kernel", "base"])
+def test_float32_and_float64_agree(variant, h100, small_step):
+    single = step_graph(variant).predict(h100, small_step)
     with jax.enable_x64(True):
-        double = step_graph("base" if "t_light" not in graph else "per-kernel").predict(h100, small_step)
+        double = step_graph(variant).predict(h100, small_step)
     assert double["t_step"].dtype == np.float64
-    for name in ("t_step", "t_gemm", "eta_clock", "eta_wave", "eta_tc", "eta_barrier", "eta_mem", "t_attention"):
+    # Times only: where two tilings tie, rounding decides which one's factors are shown.
+    for name in ("t_step", "t_gemm", "t_attention"):
         np.testing.assert_allclose(single[name], double[name], rtol=1e-4)

@@ -13,9 +13,8 @@ from factorgraph.variables import (
     Causal,
     DramBandwidth,
     HeadDim,
-    KvElementSize,
-    KvHeads,
     KvLen,
+    KvTokenBytes,
     QHeads,
     QLen,
     SmClock,
@@ -57,13 +56,14 @@ class AttentionWork(Factor):
 
 
 class AttentionTraffic(Factor):
-    """Bytes: keys and values once, queries and outputs once in two bytes an element.
+    """Bytes: the cache once, queries and outputs once in two bytes an element.
 
-    attention_bytes = attn_batch [kv_heads kv_len (head_dim + v_head_dim) kv_element_size
-                                  + q_heads q_len (head_dim + v_head_dim) 2]
+    attention_bytes = attn_batch [kv_len kv_token_bytes + 2 q_heads q_len (head_dim + v_head_dim)]
+
+    A token's cache is keys and values of each head, or one latent that stands for both.
     """
 
-    monotone = {"attn_batch": +1, "kv_len": +1, "q_len": +1, "kv_heads": +1, "kv_element_size": +1}
+    monotone = {"attn_batch": +1, "kv_len": +1, "q_len": +1, "kv_token_bytes": +1}
 
     def __call__(
         self,
@@ -71,13 +71,11 @@ class AttentionTraffic(Factor):
         q_len: QLen,
         kv_len: KvLen,
         q_heads: QHeads,
-        kv_heads: KvHeads,
         head_dim: HeadDim,
         v_head_dim: VHeadDim,
-        kv_element_size: KvElementSize,
+        kv_token_bytes: KvTokenBytes,
     ) -> AttentionBytes:
-        width = head_dim + v_head_dim
-        return attn_batch * width * (kv_heads * kv_len * kv_element_size + q_heads * q_len * 2.0)
+        return attn_batch * (kv_len * kv_token_bytes + 2.0 * q_heads * q_len * (head_dim + v_head_dim))
 
 
 class StreamedCache(Factor):

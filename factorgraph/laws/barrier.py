@@ -7,17 +7,22 @@ from factorgraph.factor import Factor, parameter
 from factorgraph.variables import (
     AsyncPipeline,
     EtaBarrier,
-    FlopPerClock,
-    K,
+    GemmGroups,
+    LaunchClass,
+    M,
+    N,
     SmClock,
+    SmCount,
     SplitK,
     TileM,
     TileN,
+    TLaunch,
     TMainLoop,
+    TReduce,
     Waves,
 )
 
-_TABLES = "bf16 GEMM tables of aiconfigurator-core 0.12.0; design reference fit over nine GPUs"
+_TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0, nine GPUs"
 
 
 class BarrierDuty(Factor):
@@ -35,46 +40,70 @@ class BarrierDuty(Factor):
         return self.duty + 0.0 * t_main_loop
 
 
-class PipelineFill(Factor):
-    """Each wave fills a pipeline and empties an accumulator, each launch costs a launch, each split a reduction.
+class LaunchCost(Factor):
+    """Time to launch a kernel that is ready in a CUDA graph: t_launch = t0 * launch_class."""
 
-    wait = waves * (latency' + epilogue * 4 tile_m tile_n / 64) / sm_clock + t_launch * (1 if unsplit, else 2);
-    eta_barrier = t_main_loop / (t_main_loop + wait),  latency' = latency * overlap^-async_pipeline
+    t0: Array = parameter(2.06e-6, unit="s", source=_TABLES, lower=1e-7, upper=1e-4)
+
+    monotone = {"launch_class": +1}
+
+    def __call__(self, launch_class: LaunchClass) -> TLaunch:
+        return self.t0 * launch_class
+
+
+class SplitReduction(Factor):
+    """A depth cut into s slices costs a launch more, and its partial results go through L2 once each and back.
+
+    t_reduce = 0 for s = 1, else t_launch + 4 m n gemm_groups (s + 1) / (l2_width * sm_count * sm_clock)
+    """
+
+    l2_width: Array = parameter(22.8, unit="B", source=_TABLES, lower=0.5, upper=128.0)
+
+    monotone = {"m": +1, "n": +1, "sm_clock": -1, "sm_count": -1, "t_launch": +1}
+
+    def __call__(
+        self,
+        m: M,
+        n: N,
+        gemm_groups: GemmGroups,
+        split_k: SplitK,
+        sm_count: SmCount,
+        sm_clock: SmClock,
+        t_launch: TLaunch,
+    ) -> TReduce:
+        partial = 4.0 * m * n * gemm_groups * (split_k + 1.0) / (self.l2_width * sm_count * sm_clock)
+        return jnp.where(split_k > 1.0, t_launch + partial, 0.0)
+
+
+class Epilogue(Factor):
+    """Each wave empties its accumulators, each launch costs a launch, each split a reduction.
+
+    wait = t_launch + t_reduce + waves * epilogue * overlap^-async_pipeline * 4 tile_m tile_n / 64 / sm_clock;
+    eta_barrier = t_main_loop / (t_main_loop + wait)
 
     | symbol | unit | meaning |
     |---|---|---|
-    | t_launch | s | launch of a kernel from a graph |
-    | latency | clock | first operands' way from memory |
-    | overlap | 1 | how much of it asynchronous pipelines hide |
-    | epilogue | 1 | clocks to write 64 B of a tile's accumulator |
-    | min_depth | 1 | least depth a slice is computed at |
+    | epilogue | clock | to write 64 B of a tile's FP32 accumulator, and to fill the pipeline for the next tile |
+    | overlap | 1 | how much of it hides behind the next tile's main loop on GPUs with asynchronous pipelines |
 
     Limits: eta_barrier -> 1 for deep products, -> t_main_loop/t_launch for tiny ones.
     """
 
-    t_launch: Array = parameter(2.0e-6, unit="s", source=_TABLES, lower=1e-7, upper=1e-4)
-    latency: Array = parameter(500.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
-    overlap: Array = parameter(3.2, source=_TABLES, lower=1.0, upper=20.0)
-    epilogue: Array = parameter(3.1, source=_TABLES, lower=0.0, upper=30.0)
-    min_depth: Array = parameter(64.0, source=_TABLES, lower=1.0, upper=1024.0)
+    epilogue: Array = parameter(4.21, unit="clock", source=_TABLES, lower=0.0, upper=30.0)
+    overlap: Array = parameter(5.65, source=_TABLES, lower=1.0, upper=50.0)
 
-    monotone = {"sm_clock": +1}
+    monotone = {"t_main_loop": +1, "t_launch": -1, "t_reduce": -1, "sm_clock": +1}
 
     def __call__(
         self,
         t_main_loop: TMainLoop,
         waves: Waves,
-        k: K,
         tile_m: TileM,
         tile_n: TileN,
-        split_k: SplitK,
-        flop_per_clock: FlopPerClock,
         sm_clock: SmClock,
         async_pipeline: AsyncPipeline,
+        t_launch: TLaunch,
+        t_reduce: TReduce,
     ) -> EtaBarrier:
-        fill = self.latency * self.overlap ** (-async_pipeline)
-        shallow = jnp.maximum(self.min_depth - k / split_k, 0.0) * 2.0 * tile_m * tile_n / flop_per_clock
-        drain = self.epilogue * 4.0 * tile_m * tile_n / 64.0
-        launches = jnp.where(split_k > 1.0, 2.0, 1.0)
-        wait = waves * (fill + shallow + drain) / sm_clock + self.t_launch * launches
-        return t_main_loop / (t_main_loop + wait)
+        drain = self.epilogue * self.overlap ** (-async_pipeline) * 4.0 * tile_m * tile_n / 64.0
+        return t_main_loop / (t_main_loop + t_launch + t_reduce + waves * drain / sm_clock)

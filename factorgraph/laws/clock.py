@@ -23,7 +23,7 @@ from factorgraph.variables import (
 )
 
 _CAPS = "published power-cap sweeps, B300 and RTX PRO 6000 GEMM (design section 3, clock and power)"
-_TABLES = "bf16 GEMM tables of aiconfigurator-core 0.12.0; design reference fit over nine GPUs"
+_TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0, nine GPUs"
 
 
 class PowerBalance(Factor):
@@ -99,33 +99,28 @@ class ClockRatio(Factor):
 class EnergyRoof(Factor):
     """A GEMM takes no less time than its energy needs at the power cap.
 
-    t_energy = [(e_operand + e_issue * 1024/flop_per_clock) * process_energy * gemm_flop + e_byte * traffic]
-               / (share * power_cap);
+    t_energy = (e_operand + e_issue * 1024/flop_per_clock) * process_energy * gemm_flop / power_cap;
     eta_clock = (sm_clock/boost_clock) * t_uncapped / smooth_max4(t_uncapped, t_energy)
 
     The energy of a product falls with the size of the matrix unit that makes it: one instruction feeds more of it.
 
     | symbol | unit | meaning |
     |---|---|---|
-    | e_operand, e_issue | J/FLOP | energy of a product; of issuing it on a unit of 1024 FLOP a clock |
-    | e_byte | J/B | energy of a byte from DRAM |
-    | share | 1 | share of the cap that reaches the GPU's cores and memory |
+    | e_operand | J/FLOP | energy of a product |
+    | e_issue | J/FLOP | energy of issuing it on a unit of 1024 FLOP a clock |
 
     Limits: eta_clock -> sm_clock/boost_clock for a high cap; proportional to the cap for a low one.
     """
 
-    e_operand: Array = parameter(0.47e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
-    e_issue: Array = parameter(0.95e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
-    e_byte: Array = parameter(25e-12, unit="J/B", source=_TABLES, lower=0.0, upper=1e-9)
-    share: Array = parameter(0.9, source=_TABLES, lower=0.5, upper=1.0)
+    e_operand: Array = parameter(0.517e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
+    e_issue: Array = parameter(0.913e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
 
-    monotone = {"power_cap": +1, "process_energy": -1}
+    monotone = {"power_cap": +1, "process_energy": -1, "sm_clock": +1, "boost_clock": -1}
 
     def __call__(
         self,
         t_uncapped: TUncapped,
         gemm_flop: GemmFlop,
-        traffic: Traffic,
         flop_per_clock: FlopPerClock,
         process_energy: ProcessEnergy,
         power_cap: PowerCap,
@@ -133,7 +128,7 @@ class EnergyRoof(Factor):
         boost_clock: BoostClock,
     ) -> EtaClock:
         per_flop = (self.e_operand + self.e_issue * 1024.0 / flop_per_clock) * process_energy
-        t_energy = (per_flop * gemm_flop + self.e_byte * traffic) / (self.share * power_cap)
+        t_energy = per_flop * gemm_flop / power_cap
         free = jnp.where(sm_clock > boost_clock, 1.0, sm_clock / boost_clock)
         return free * t_uncapped / smooth_max(t_uncapped, t_energy, 4.0)
 

@@ -14,13 +14,15 @@ from factorgraph.variables import (
     SmClock,
     SmCount,
     TCompute,
+    TLaunch,
     Traffic,
+    TReduce,
     Waves,
     WorkingSet,
 )
 
 _REPORT = "report E1.3c: one pair for A100, H100, H200"
-_TABLES = "bf16 GEMM tables of aiconfigurator-core 0.12.0; design reference fit over nine GPUs"
+_TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0, nine GPUs"
 
 
 def memory_factor(t_compute: Array, t_memory: Array, overlap: Array) -> Array:
@@ -85,16 +87,16 @@ class LatencyBandwidth(Factor):
 class ReuseDistance(Factor):
     """Traffic is served by L2 as far as what is touched between two uses fits there, else by DRAM.
 
-    b_dram = 1/(dram_bandwidth * dram_share * ecc_factor) + latency / (min(waves, 1) * sm_count * in_flight)
+    b_dram = 1/(dram_bandwidth * dram_share * ecc_factor) + 1/(min(waves, 1) * sm_count * in_flight)
     b_l2   = 1/(l2_width * l2_partitions * sm_count * sm_clock), no slower than DRAM
     hit    = 1/(1 + (working_set * l2_partitions / (fit * l2_capacity))^12)
-    eta_mem = t_compute / smooth_max_p(t_compute, traffic * ((1 - hit) b_dram + hit b_l2))
+    fixed = t_launch + t_reduce, which memory traffic does not overlap;
+    eta_mem = t_compute / (fixed + smooth_max_p(t_compute - fixed, traffic * ((1 - hit) b_dram + hit b_l2)))
 
     | symbol | unit | meaning |
     |---|---|---|
     | dram_share | 1 | share of the printed DRAM bandwidth that streaming reaches |
-    | latency | s | DRAM round trip |
-    | in_flight | B | bytes an SM keeps outstanding |
+    | in_flight | B/s | bytes an SM keeps outstanding, over the time a byte is on its way (Little's law) |
     | l2_width | B | bytes an SM draws from an L2 partition a clock |
     | fit | 1 | share of L2 that a cyclic set may fill before it evicts itself |
     | overlap | 1 | sharpness p of the roofline's ridge |
@@ -102,18 +104,19 @@ class ReuseDistance(Factor):
     A serving engine touches all weights between two uses, so there the cache is cold and hit is zero.
     """
 
-    dram_share: Array = parameter(0.94, source=_TABLES, lower=0.3, upper=1.0)
-    latency: Array = parameter(2.7e-7, unit="s", source=_TABLES, lower=1e-8, upper=1e-5)
-    in_flight: Array = parameter(24e3, unit="B", source=_TABLES, lower=1e2, upper=1e6)
-    l2_width: Array = parameter(7.8, unit="B", source=_TABLES, lower=0.5, upper=128.0)
-    fit: Array = parameter(0.95, source=_TABLES, lower=0.3, upper=1.5)
-    overlap: Array = parameter(3.25, source=_TABLES, lower=1.0, upper=20.0)
+    dram_share: Array = parameter(0.929, source=_TABLES, lower=0.3, upper=1.0)
+    in_flight: Array = parameter(3.76e11, unit="B/s", source=_TABLES, lower=1e10, upper=1e13)
+    l2_width: Array = parameter(8.59, unit="B", source=_TABLES, lower=0.5, upper=128.0)
+    fit: Array = parameter(0.948, source=_TABLES, lower=0.3, upper=1.5)
+    overlap: Array = parameter(2.84, source=_TABLES, lower=1.0, upper=20.0)
 
     monotone = {"working_set": -1, "l2_capacity": +1, "dram_bandwidth": +1, "t_compute": +1, "traffic": -1}
 
     def __call__(
         self,
         t_compute: TCompute,
+        t_launch: TLaunch,
+        t_reduce: TReduce,
         traffic: Traffic,
         working_set: WorkingSet,
         waves: Waves,
@@ -125,9 +128,9 @@ class ReuseDistance(Factor):
         l2_partitions: L2Partitions,
     ) -> EtaMem:
         busy_sms = jnp.minimum(waves, 1.0) * sm_count
-        per_byte_dram = 1.0 / (dram_bandwidth * self.dram_share * ecc_factor) + self.latency / (
-            busy_sms * self.in_flight
-        )
+        per_byte_dram = 1.0 / (dram_bandwidth * self.dram_share * ecc_factor) + 1.0 / (busy_sms * self.in_flight)
         per_byte_l2 = jnp.minimum(1.0 / (self.l2_width * l2_partitions * sm_count * sm_clock), per_byte_dram)
         hit = falling_step(working_set * l2_partitions / (self.fit * l2_capacity), 12.0)
-        return memory_factor(t_compute, traffic * ((1.0 - hit) * per_byte_dram + hit * per_byte_l2), self.overlap)
+        t_memory = traffic * ((1.0 - hit) * per_byte_dram + hit * per_byte_l2)
+        fixed = t_launch + t_reduce
+        return t_compute / (fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, self.overlap))

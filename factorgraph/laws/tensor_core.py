@@ -6,7 +6,7 @@ from jax import Array
 from factorgraph.factor import Factor, parameter
 from factorgraph.variables import AsyncPipeline, EtaTc, FlopPerClock, TileM, TileN
 
-_TABLES = "bf16 GEMM tables of aiconfigurator-core 0.12.0; design reference fit over nine GPUs"
+_TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0, nine GPUs"
 
 
 class IssueRate(Factor):
@@ -17,7 +17,7 @@ class IssueRate(Factor):
     Source: report section 3.2, which gives the factor but no law for it; the value is that of large tiles.
     """
 
-    rate: Array = parameter(0.99, source=_TABLES, lower=0.5, upper=1.0)
+    rate: Array = parameter(0.99, source="design section 3: eta_tc of large tiles", lower=0.5, upper=1.0)
 
     def __call__(self, flop_per_clock: FlopPerClock) -> EtaTc:
         return self.rate + 0.0 * flop_per_clock
@@ -27,20 +27,18 @@ class OperandFeed(Factor):
     """A small tile finishes its product before the next operands arrive, and the tensor core waits for them.
 
     A step of depth 1 takes ideally c = 2 tile_m tile_n / flop_per_clock clocks, and at least l = latency'/64 for its
-    operands to come round:  eta_tc = c / hypot(c/rate, l),  latency' = latency * overlap^-async_pipeline.
+    operands to come round:  eta_tc = c / hypot(c, l),  latency' = latency * overlap^-async_pipeline.
 
     | symbol | unit | meaning |
     |---|---|---|
-    | rate | 1 | share of clocks that issue a product when operands are there |
     | latency | clock | operand round trip seen by a step |
     | overlap | 1 | how much of it asynchronous pipelines hide |
 
-    Limits: eta_tc -> rate for large tiles, -> c/l for small ones.
+    Limits: eta_tc -> 1 for large tiles, -> c/l for small ones.
     """
 
-    rate: Array = parameter(0.99, source=_TABLES, lower=0.5, upper=1.0)
-    latency: Array = parameter(500.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
-    overlap: Array = parameter(3.2, source=_TABLES, lower=1.0, upper=20.0)
+    latency: Array = parameter(529.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
+    overlap: Array = parameter(3.79, source=_TABLES, lower=1.0, upper=20.0)
 
     monotone = {"async_pipeline": +1}
 
@@ -49,4 +47,4 @@ class OperandFeed(Factor):
     ) -> EtaTc:
         ideal = 2.0 * tile_m * tile_n / flop_per_clock
         wait = self.latency * self.overlap ** (-async_pipeline) / 64.0
-        return ideal / jnp.hypot(ideal / self.rate, wait)
+        return ideal / jnp.hypot(ideal, wait)
