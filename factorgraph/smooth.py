@@ -22,19 +22,26 @@ def smooth_max(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> Array:
         >>> float(smooth_max(3.0, 4.0, 2.0))
         5.0
     """
-    larger = jnp.maximum(jnp.maximum(a, b), _TINY)
-    ratio = jnp.minimum(a, b) / larger
-    return larger * (1.0 + ratio**sharpness) ** (1.0 / sharpness)
+    larger, correction = _larger_and_correction(a, b, sharpness)
+    return larger * correction
 
 
 def smooth_min(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> Array:
-    """At most the smaller of two positive numbers: 1 / smooth_max(1/a, 1/b).
+    """At most the smaller of two non-negative numbers: 1/smooth_max(1/a, 1/b), and zero where one of them is.
 
     Example:
-        >>> round(float(smooth_min(1.0, 1e9, 4.0)), 6)
+        >>> float(smooth_min(1.0, 1e9, 4.0))
         1.0
     """
-    return 1.0 / smooth_max(1.0 / jnp.maximum(a, _TINY), 1.0 / jnp.maximum(b, _TINY), sharpness)
+    _, correction = _larger_and_correction(a, b, sharpness)
+    return jnp.minimum(a, b) / correction
+
+
+def _larger_and_correction(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> tuple[Array, Array]:
+    """The larger number, and (1 + (smaller/larger)^p)^(1/p)."""
+    larger = jnp.maximum(jnp.maximum(a, b), _TINY)
+    ratio = jnp.minimum(a, b) / larger
+    return larger, (1.0 + ratio**sharpness) ** (1.0 / sharpness)
 
 
 def falling_step(x: ArrayLike, sharpness: ArrayLike) -> Array:

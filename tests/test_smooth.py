@@ -1,0 +1,43 @@
+"""Smooth maxima and steps: limits, bounds, and gradients at ties and zeros."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factorgraph.smooth import falling_step, smooth_max, smooth_min
+
+POSITIVE = st.floats(2.0**-60, 2.0**60, width=32)
+SHARPNESS = st.floats(1.0, 16.0, width=32)
+
+
+@given(POSITIVE, POSITIVE, SHARPNESS)
+def test_smooth_max_is_at_least_the_larger_and_at_most_the_sum(a, b, p):
+    value = float(smooth_max(a, b, p))
+    assert max(a, b) * (1 - 1e-6) <= value <= (a + b) * (1 + 1e-6)
+
+
+@given(POSITIVE, POSITIVE, SHARPNESS)
+def test_smooth_min_is_the_reciprocal_of_the_max_of_reciprocals(a, b, p):
+    exact = 1.0 / (np.float64(1 / a) ** p + np.float64(1 / b) ** p) ** (1 / p)
+    assert float(smooth_min(a, b, p)) == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (1e-20, 1e-20)])
+@pytest.mark.parametrize("function", [smooth_max, smooth_min])
+def test_gradients_are_finite_at_ties_and_zeros(function, a, b):
+    assert np.isfinite(jax.grad(function, argnums=(0, 1, 2))(a, b, 3.0)).all()
+
+
+def test_the_gradient_at_a_tie_is_that_of_the_norm():
+    # d/da (a^p + b^p)^(1/p) at a = b is 2^(1/p - 1).
+    assert float(jax.grad(smooth_max)(1.0, 1.0, 4.0)) == pytest.approx(2 ** (1 / 4 - 1), rel=1e-5)
+
+
+@given(st.floats(2.0**-100, 2.0**100, width=32))
+def test_the_step_falls_from_one_to_zero_with_finite_slope(x):
+    value = float(falling_step(x, 12.0))
+    exact = 1 / (1 + np.exp(np.clip(12 * np.log(x), -700, 700)))
+    assert value == pytest.approx(exact, rel=1e-3, abs=1e-25)
+    assert np.isfinite(float(jax.grad(falling_step)(x, 12.0)))
