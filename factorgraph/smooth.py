@@ -4,8 +4,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-# Below any time, traffic or count that occurs; keeps a ratio finite where both sides are zero.
-_TINY = 1e-30
+# Below any time that occurs, and large enough that its square, by which a quotient's gradient divides, is in float32.
+_TINY = 1e-18
 
 
 def smooth_max(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> Array:
