@@ -26,7 +26,7 @@ def draw(graph: "FactorGraph", format: str = "mermaid", *, values: Values = None
     Raises:
         UnknownNameError: another format.
 
-    Example:
+    Examples:
         >>> from factorgraph.graph import FactorGraph
         >>> from factorgraph.laws.peak import CountedPeak
         >>> print(draw(FactorGraph([CountedPeak()]), "text"))

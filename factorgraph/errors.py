@@ -11,7 +11,7 @@ class FactorGraphError(ValueError):
 class UnknownNameError(FactorGraphError):
     """A name that nothing carries, with the names that come nearest.
 
-    Example:
+    Examples:
         >>> str(UnknownNameError("GPU", "h100sxm", ["h100-sxm", "l4"]))
         "unknown GPU 'h100sxm'; did you mean 'h100-sxm'?"
     """

@@ -34,7 +34,7 @@ def parameter(
     Raises:
         FactorGraphError: the unit cannot be read or the default lies outside the bounds.
 
-    Example:
+    Examples:
         >>> from factorgraph.variables import SmClock, TStep
         >>> class Fixed(Factor):
         ...     t0: Array = parameter(2e-6, unit="s", source="launch of an empty kernel")
@@ -83,7 +83,7 @@ class Factor(eqx.Module):
     Raises:
         FactorGraphError: on instantiation, when the signature cannot be read as edges.
 
-    Example:
+    Examples:
         >>> from factorgraph.variables import DramBandwidth, LightBytes, TLight
         >>> class Streaming(Factor):
         ...     monotone = {"light_bytes": +1, "dram_bandwidth": -1}
@@ -179,7 +179,7 @@ def _read_signature(law: type[Factor]) -> Signature:
 class Given(Factor):
     """A variable that the graph itself supplies, such as the table of tilings a GEMM library chooses from.
 
-    Example:
+    Examples:
         >>> from factorgraph.variables import TileM
         >>> Given(TileM, [64.0, 128.0]).output.name
         'tile_m'

@@ -29,7 +29,7 @@ class FactorGraph(eqx.Module):
         FactorGraphError: two laws give one variable, a variable has no producer, the laws form a cycle, or laws
             disagree on a variable's unit, domain or plates. The message names the law, the variable and the mend.
 
-    Example:
+    Examples:
         >>> from factorgraph.laws.peak import CountedPeak
         >>> graph = FactorGraph([CountedPeak()])
         >>> values = {"sm_count": 132.0, "flop_per_clock": jnp.array([4096.0]), "boost_clock": 1.83e9}
@@ -114,7 +114,7 @@ class FactorGraph(eqx.Module):
         Raises:
             FactorGraphError: no law gives that variable here, the new law gives another one, or it does not fit.
 
-        Example:
+        Examples:
             >>> from factorgraph import step_graph
             >>> from factorgraph.laws.host import HostResidual
             >>> graph = step_graph("base").replace(t_host=HostResidual(s0=1e-3))

@@ -49,7 +49,7 @@ def kernel_table(prediction: xr.Dataset) -> list[Kernel]:
     Raises:
         FactorGraphError: the prediction still has a dimension beside the kernels'.
 
-    Example:
+    Examples:
         >>> import factorgraph as fg
         >>> step = fg.load_model("llama-3.1-8b").decode(batch=64, context=2048)
         >>> kernel_table(fg.predict(fg.step_graph(), fg.load_sku("h100-sxm"), step))[0].bound

@@ -59,7 +59,7 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
         FactorGraphError: a value is missing, not finite, outside its variable's domain or in a wrong unit; the message
             names it.
 
-    Example:
+    Examples:
         >>> import factorgraph as fg
         >>> step = fg.load_model("llama-3.1-8b").decode(batch=64, context=2048)
         >>> out = fg.step_graph().predict(fg.load_sku("h100-sxm"), step, power_cap=[400.0, 700.0])

@@ -34,7 +34,7 @@ def errors(predicted: ArrayLike, measured: ArrayLike) -> Errors:
     Raises:
         FactorGraphError: the shapes differ, nothing is to be compared, or a value is not positive and finite.
 
-    Example:
+    Examples:
         >>> errors([1.1, 0.9], [1.0, 1.0])
         Errors(n=2, mape=10.0, median=10.0, bias=0.0)
     """

@@ -19,7 +19,7 @@ def data_root(kind: str) -> Path:
     Raises:
         FactorGraphError: the kind is not one of these, or the installation lost the folder.
 
-    Example:
+    Examples:
         >>> data_root("hardware").name
         'hardware'
     """
@@ -37,7 +37,7 @@ def search_path(kind: str) -> Iterator[Path]:
 
     `FACTORGRAPH_PATH` lists roots (separated as in PATH), each of which may hold folders named after the kinds.
 
-    Example:
+    Examples:
         >>> list(search_path("hardware"))[-1] == data_root("hardware")
         True
     """

@@ -18,7 +18,7 @@ def write(dataset: xr.Dataset, path: str | os.PathLike) -> Path:
     Raises:
         FactorGraphError: the path is a folder.
 
-    Example:
+    Examples:
         >>> import tempfile, xarray
         >>> folder = tempfile.mkdtemp()
         >>> write(xarray.Dataset({"t_step": ((), 0.01, {"units": "s"})}), f"{folder}/out.nc").name

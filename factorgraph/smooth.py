@@ -18,7 +18,7 @@ def smooth_max(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> Array:
         a, b: non-negative, broadcastable.
         sharpness: p >= 1.
 
-    Example:
+    Examples:
         >>> float(smooth_max(3.0, 4.0, 2.0))
         5.0
     """
@@ -29,7 +29,7 @@ def smooth_max(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> Array:
 def smooth_min(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> Array:
     """At most the smaller of two non-negative numbers: 1/smooth_max(1/a, 1/b), and zero where one of them is.
 
-    Example:
+    Examples:
         >>> float(smooth_min(1.0, 1e9, 4.0))
         1.0
     """
@@ -47,7 +47,7 @@ def _larger_and_correction(a: ArrayLike, b: ArrayLike, sharpness: ArrayLike) -> 
 def falling_step(x: ArrayLike, sharpness: ArrayLike) -> Array:
     """1/(1 + x^p): one for small x, zero for large, one half at x = 1.
 
-    Example:
+    Examples:
         >>> float(falling_step(1.0, 12.0))
         0.5
     """

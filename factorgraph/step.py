@@ -112,7 +112,7 @@ def step_graph(variant: str = "per-kernel") -> FactorGraph:
     Raises:
         UnknownNameError: another variant.
 
-    Example:
+    Examples:
         >>> step_graph("base")["eta_mem"].law_name
         'L2Reuse'
     """

@@ -26,7 +26,7 @@ def parse(unit: str) -> pint.Unit:
     Raises:
         FactorGraphError: the text is no unit.
 
-    Example:
+    Examples:
         >>> str(parse("GB/s"))
         'gigabyte / second'
     """
@@ -50,7 +50,7 @@ def to_unit(value: Any, given: str, wanted: str, *, what: str = "value") -> Any:
     Raises:
         FactorGraphError: the two units measure different things.
 
-    Example:
+    Examples:
         >>> to_unit(1.5, "ms", "s")
         0.0015
     """

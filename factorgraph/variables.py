@@ -24,7 +24,7 @@ class Domain:
         lower, upper: the ends, in the variable's unit.
         integer: whether only whole numbers occur (they may still be differentiated through).
 
-    Example:
+    Examples:
         >>> Domain(0.0, 1.0).contains(0.5)
         True
     """
@@ -58,7 +58,7 @@ class Variable:
     Raises:
         FactorGraphError: the name is no identifier or the unit cannot be read.
 
-    Example:
+    Examples:
         >>> Variable("sm_clock", "Hz", Domain(1e8, 4e9)).unit
         'Hz'
     """
@@ -83,7 +83,7 @@ class Variable:
 def variable_of(annotation: Any) -> Variable | None:
     """The `Variable` that an annotation carries, or None.
 
-    Example:
+    Examples:
         >>> variable_of(SmClock).name
         'sm_clock'
     """
@@ -100,7 +100,7 @@ CHOICES = {"tiling": "tiling_choice"}
 def vocabulary() -> dict[str, Variable]:
     """Every variable of this module by name.
 
-    Example:
+    Examples:
         >>> vocabulary()["t_step"].unit
         's'
     """

@@ -41,7 +41,7 @@ def cell(value: Any) -> str:
 def seconds(value: float) -> str:
     """A time with the unit that reads best.
 
-    Example:
+    Examples:
         >>> seconds(0.0123)
         '12.3 ms'
     """
@@ -54,7 +54,7 @@ def seconds(value: float) -> str:
 def engineering(value: float, unit: str) -> str:
     """A large number with a decimal prefix.
 
-    Example:
+    Examples:
         >>> engineering(3.35e12, "B/s")
         '3.35 TB/s'
     """

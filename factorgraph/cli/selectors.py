@@ -16,7 +16,10 @@ ContextOption = Annotated[
 ]
 ChunkOption = Annotated[int, typer.Option("--chunk", help="Prompt tokens that a mixed step prefills.")]
 TpOption = Annotated[int, typer.Option("--tp", help="GPUs that tensor parallelism splits the model over.")]
-WeightsOption = Annotated[Literal["bf16", "fp8", "fp4"], typer.Option("--weights", help="Type of weights and GEMMs.")]
+WeightsOption = Annotated[
+    Literal["bf16", "fp8", "fp4", "mxfp4"] | None,
+    typer.Option("--weights", help="Format of weights and GEMMs; the checkpoint's own."),
+]
 KvOption = Annotated[Literal["bf16", "fp8"], typer.Option("--kv", help="Type of the KV cache.")]
 PowerCapOption = Annotated[float | None, typer.Option("--power-cap", help="Board power limit in W; the card's own.")]
 ClockOption = Annotated[float | None, typer.Option("--clock", help="Locked SM clock in MHz; the boost clock.")]
@@ -46,7 +49,7 @@ def select(
     context: int,
     chunk: int,
     tp: int,
-    weights: str,
+    weights: str | None,
     kv: str,
     power_cap: float | None,
     clock: float | None,
@@ -79,6 +82,7 @@ def select(
         "context": context,
         **({"chunk": chunk} if phase == "mixed" else {}),
         **dtypes,
+        "weights": step.weights,
         "power_cap_w": power_cap if power_cap is not None else card.tdp,
         "sm_clock_mhz": clock if clock is not None else card.boost_clock / MHZ,
         "variant": variant,

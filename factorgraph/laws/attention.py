@@ -29,7 +29,7 @@ _DESIGN = "attention tables of aiconfigurator-core 0.12.0, A100 and H100 (design
 def scores(attn_batch: Array, q_len: Array, kv_len: Array, q_heads: Array, causal: Array) -> Array:
     """Query-key pairs that are computed: all of them, less the upper triangle where queries see only earlier keys.
 
-    Example:
+    Examples:
         >>> float(scores(1.0, 4.0, 4.0, 1.0, 1.0))
         10.0
     """

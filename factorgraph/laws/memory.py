@@ -28,7 +28,7 @@ _TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0
 def memory_factor(t_compute: Array, t_memory: Array, overlap: Array) -> Array:
     """eta_mem = t_compute / smooth_max(t_compute, t_memory): a roofline whose ridge is rounded.
 
-    Example:
+    Examples:
         >>> round(float(memory_factor(1e-6, 3e-6, 8.0)), 3)
         0.333
     """

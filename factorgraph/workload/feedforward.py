@@ -18,7 +18,7 @@ def touched_experts(experts: int, top_k: int, tokens: Number) -> Number:
         top_k: experts k each token chooses, at most E.
         tokens: tokens T, a number or array of any shape.
 
-    Example:
+    Examples:
         >>> touched_experts(8, 2, 1.0)
         2.0
     """

@@ -19,7 +19,7 @@ _EMPTY = (None, False, 0, "", [], {})
 def list_models() -> list[str]:
     """Names that `load_model` knows: the user's own (FACTORGRAPH_PATH) and the bundled ones.
 
-    Example:
+    Examples:
         >>> "llama-3.1-8b" in list_models()
         True
     """
@@ -37,7 +37,7 @@ def load_model(model: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
         FactorGraphError: nothing has this name, the file cannot be read, a field is missing or wrong, or the model
             has kernels that are not listed here.
 
-    Example:
+    Examples:
         >>> load_model("qwen3-30b-a3b").active_parameter_count
         3353032704
     """

@@ -55,7 +55,7 @@ class ModelConfig:
     def parameter_count(self) -> int:
         """Parameters of the decoder, a tied embedding counted once.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> load_model("llama-3.1-8b").parameter_count
             8030261248
@@ -66,7 +66,7 @@ class ModelConfig:
     def active_parameter_count(self) -> int:
         """Parameters that one token uses, embedding table and LM head included; all of them without experts.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> round(load_model("mixtral-8x7b").active_parameter_count / 1e9, 1)
             12.9
@@ -98,7 +98,7 @@ class ModelConfig:
         Raises:
             FactorGraphError: the model cannot be split so, or the format is unknown.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> round(load_model("llama-3.1-8b").weight_bytes() / 1e9, 2)
             16.06
@@ -121,7 +121,7 @@ class ModelConfig:
         Raises:
             FactorGraphError: a number out of range, a split that does not come out even, an unknown format.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> load_model("llama-3.1-8b").decode(batch=64, context=2048).coords["attention"]
             ('attention_decode',)
@@ -154,7 +154,7 @@ class ModelConfig:
         Raises:
             FactorGraphError: as for `decode`.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> float(load_model("llama-3.1-8b").prefill(batch=2, prompt=2048).values()["tokens"])
             4096.0
@@ -193,7 +193,7 @@ class ModelConfig:
         Raises:
             FactorGraphError: as for `decode`.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> step = load_model("llama-3.1-8b").mixed(decode_batch=64, context=2048, chunk=512)
             >>> step.values()["m"].tolist()  # the last row of each sequence goes through the LM head

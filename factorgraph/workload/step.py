@@ -51,7 +51,7 @@ class Step(eqx.Module):
         weights: weight format, "bf16", "fp8", "fp4" (NVFP4) or "mxfp4" (experts in MXFP4, the rest in BF16).
         kv: format of the cache, "bf16" or "fp8".
 
-    Example:
+    Examples:
         >>> from factorgraph.workload import load_model
         >>> step = load_model("llama-3.1-8b").decode(batch=64, context=2048)
         >>> step.coords["gemm"]
@@ -104,7 +104,7 @@ class Step(eqx.Module):
     def label(self) -> tuple[str, str]:
         """What several steps are told apart by in a result: the dimension "step", and this one's name on it.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> load_model("llama-3.1-8b").decode(batch=64, context=2048).label
             ('step', 'llama-3.1-8b decode batch=64 context=2048 tp=1 weights=bf16 kv=bf16')
@@ -136,7 +136,7 @@ class Step(eqx.Module):
             one GPU) and `kv_bytes_per_token` (B of cache on one GPU: what a sequence of this step's length takes, over
             its tokens; sliding layers keep no more than their window).
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> step = load_model("llama-3.1-8b").decode(batch=1, context=1024)
             >>> float(step.values()["kv_bytes_per_token"])
@@ -156,7 +156,7 @@ class Step(eqx.Module):
     def table(self) -> list[dict[str, str | float]]:
         """Rows to display: plate, kernel, launches in the step, and FLOP and bytes of one launch on one GPU.
 
-        Example:
+        Examples:
             >>> from factorgraph.workload import load_model
             >>> step = load_model("llama-3.1-8b").decode(batch=64, context=2048)
             >>> step.table()[0] == {"plate": "gemm", "kernel": "qkv_proj", "launches": 32.0,
@@ -285,7 +285,7 @@ def mean_attended(new: Number, prefix: Number, window: int) -> Number:
         new, prefix: numbers of tokens, of any shape.
         window: tokens the layer attends to at most.
 
-    Example:
+    Examples:
         >>> float(mean_attended(4.0, 0.0, 2))  # 1, 2, 2, 2
         1.75
     """
