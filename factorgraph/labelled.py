@@ -1,7 +1,8 @@
 """The labelled edge: names, units and dimensions outside, bare arrays inside the compiled function."""
 
+import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -67,39 +68,75 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
         (('power_cap',), 's')
     """
     variables = graph.variables
-    for name in [*values, *(outputs or ())]:
+    for name in outputs or ():
         if name not in variables:
             raise UnknownNameError("variable", name, variables)
-    given = _from_sources(sources, variables) | {n: _override(variables[n], value) for n, value in values.items()}
-    plates = {plate: size for v in given.values() for plate, size in v.sizes.items()}
-    given = {n: _on_plates(variables[n], v, plates) for n, v in given.items()}
-    for name, array in given.items():
-        _check(variables[name], array)
-    dims = tuple(dict.fromkeys(d for n, v in given.items() for d in v.dims if d not in variables[n].plates))
-    given = {n: v.transpose(*(d for d in dims if d in v.dims), *variables[n].plates) for n, v in given.items()}
-    own = {name: tuple(d for d in dims if d in v.dims) for name, v in given.items()}
-    known = [name for name in variables if name in given or name in graph]
+    inputs = gather(graph, *sources, **values)
+    known = [name for name in variables if name in inputs.arrays or name in graph]
     wanted = tuple(outputs) if outputs is not None else tuple(known)
     for name in wanted:
         if name not in known:
             raise FactorGraphError(
                 f"'{name}' was asked for, but no law gives it; pass {name}= in {variables[name].unit}"
             )
-    spans = _spans(graph, own, dims)
-    arrays = {name: jnp.asarray(v.values, dtype=float) for name, v in given.items()}
-    results = _evaluate(graph, arrays, dims, tuple(own.items()), tuple((n, spans[n]) for n in wanted))
-    coords = {name: v.coords[name] for v in given.values() for name in v.coords if name in v.dims}
-    data = {n: (spans[n] + _shown_plates(variables[n], variables), np.asarray(results[n])) for n in wanted}
-    dataset = xr.Dataset({n: v for n, v in data.items() if n not in coords}, coords=coords)
-    for name in dataset.variables:
+    spans = spans_of_results(graph, inputs)
+    out_spans = tuple((name, spans[name]) for name in wanted)
+    results = _evaluate(graph, inputs.arrays, inputs.dims, tuple(inputs.spans.items()), out_spans)
+    data = {n: (spans[n] + shown_plates(variables[n], variables), np.asarray(results[n])) for n in wanted}
+    dataset = xr.Dataset({n: v for n, v in data.items() if n not in inputs.coords}, coords=inputs.coords)
+    for name in map(str, dataset.variables):
         if name in variables:
             dataset[name].attrs = {"units": variables[name].unit, "long_name": variables[name].doc}
-    dataset.attrs = _provenance(graph, sources)
+    dataset.attrs = provenance(graph, sources)
     _check_results(dataset)
     return dataset
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Checked values of variables, ready for a graph.
+
+    Attributes:
+        arrays: values by variable name; the outer dimensions that a variable spans come first, its plates last.
+        dims: every outer dimension, outermost first.
+        spans: those of each variable.
+        coords: labels along dimensions and plates.
+    """
+
+    arrays: dict[str, Array]
+    dims: tuple[str, ...]
+    spans: dict[str, tuple[str, ...]]
+    coords: dict[str, xr.DataArray]
+
+
+def gather(graph: FactorGraph, *sources: Any, **values: Any) -> Inputs:
+    """Read, check and align the values that `predict` is given; see there."""
+    variables = graph.variables
+    for name in values:
+        if name not in variables:
+            raise UnknownNameError("variable", name, variables)
+    given = _from_sources(sources, variables) | {n: _override(variables[n], value) for n, value in values.items()}
+    plates = _own_plates(graph) | {str(plate): size for v in given.values() for plate, size in v.sizes.items()}
+    given = {n: _on_plates(variables[n], v, plates) for n, v in given.items()}
+    for name, array in given.items():
+        _check(variables[name], array)
+    dims = tuple(dict.fromkeys(str(d) for n, v in given.items() for d in v.dims if d not in variables[n].plates))
+    given = {n: v.transpose(*(d for d in dims if d in v.dims), *variables[n].plates) for n, v in given.items()}
+    return Inputs(
+        arrays={name: jnp.asarray(v.values, dtype=float) for name, v in given.items()},
+        dims=dims,
+        spans={name: tuple(d for d in dims if d in v.dims) for name, v in given.items()},
+        coords={str(name): v.coords[name] for v in given.values() for name in v.coords if name in v.dims},
+    )
+
+
+def _own_plates(graph: FactorGraph) -> dict[str, int]:
+    """Sizes of the plates that the graph itself fills, such as its table of tilings."""
+    tables = [factor for factor in graph.factors if not factor.inputs]
+    return {plate: size for f in tables for plate, size in zip(f.output.plates, f().shape, strict=True)}
 
 
 def _from_sources(sources: Sequence[Any], variables: Mapping[str, Variable]) -> dict[str, xr.DataArray]:
@@ -191,17 +228,17 @@ def _check(variable: Variable, array: xr.DataArray) -> None:
 # --- evaluation ------------------------------------------------------------------------------------------------------
 
 
-def _spans(graph: FactorGraph, own: Mapping[str, tuple], dims: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def spans_of_results(graph: FactorGraph, inputs: Inputs) -> dict[str, tuple[str, ...]]:
     """The outer dimensions each variable depends on: those of a given value, else those of what its law reads."""
-    spans = {name: set(span) for name, span in own.items()}
+    spans = {name: set(span) for name, span in inputs.spans.items()}
     for factor in graph.factors:
         name = factor.output.name
-        if name not in own:
+        if name not in inputs.spans:
             spans[name] = set().union(*(spans.get(v.name, set()) for v in factor.inputs))
     for name, variable in graph.variables.items():
         for plate in variable.plates:
             spans.setdefault(name, set()).update(spans.get(CHOICES.get(plate, ""), set()))
-    return {name: tuple(d for d in dims if d in span) for name, span in spans.items()}
+    return {name: tuple(d for d in inputs.dims if d in span) for name, span in spans.items()}
 
 
 @eqx.filter_jit
@@ -209,22 +246,31 @@ def _evaluate(
     graph: FactorGraph,
     arrays: dict[str, Array],
     dims: tuple[str, ...],
-    own: tuple[tuple[str, tuple[str, ...]], ...],
+    spans: tuple[tuple[str, tuple[str, ...]], ...],
     wanted: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, Array]:
     def point(arrays: dict[str, Array]) -> dict[str, Array]:
         known = graph.evaluate(arrays)
-        return {name: _chosen(graph.variables, known, name) for name, _ in wanted}
+        return {name: chosen(graph.variables, known, name) for name, _ in wanted}
 
-    call: Any = point
+    return mapped(point, dims, dict(spans), dict(wanted))(arrays)
+
+
+def mapped(
+    point: Callable[[dict[str, Array]], dict[str, Array]],
+    dims: Sequence[str],
+    spans: Mapping[str, tuple[str, ...]],
+    out_spans: Mapping[str, tuple[str, ...]],
+) -> Callable[[dict[str, Array]], dict[str, Array]]:
+    """A function of one point as one of arrays, mapped over each dimension that its arguments span."""
     for dim in reversed(dims):
-        axes = {name: 0 if dim in span else None for name, span in own}
-        out_axes = {name: 0 if dim in span else None for name, span in wanted}
-        call = jax.vmap(call, in_axes=(axes,), out_axes=out_axes)
-    return call(arrays)
+        axes = {name: 0 if dim in span else None for name, span in spans.items()}
+        out_axes = {name: 0 if dim in span else None for name, span in out_spans.items()}
+        point = jax.vmap(point, in_axes=(axes,), out_axes=out_axes)
+    return point
 
 
-def _chosen(variables: Mapping[str, Variable], known: Mapping[str, Array], name: str) -> Array:
+def chosen(variables: Mapping[str, Variable], known: Mapping[str, Array], name: str) -> Array:
     """The value at the alternative that was taken, for a variable on a plate of alternatives."""
     value, plates = known[name], variables[name].plates
     for plate, choice in CHOICES.items():
@@ -236,7 +282,7 @@ def _chosen(variables: Mapping[str, Variable], known: Mapping[str, Array], name:
     return value
 
 
-def _shown_plates(variable: Variable, variables: Mapping[str, Variable]) -> tuple[str, ...]:
+def shown_plates(variable: Variable, variables: Mapping[str, Variable]) -> tuple[str, ...]:
     for plate, choice in CHOICES.items():
         if plate in variable.plates and choice in variables:
             return variables[choice].plates
@@ -246,7 +292,7 @@ def _shown_plates(variable: Variable, variables: Mapping[str, Variable]) -> tupl
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-def _provenance(graph: FactorGraph, sources: Sequence[Any]) -> dict[str, str]:
+def provenance(graph: FactorGraph, sources: Sequence[Any]) -> dict[str, str]:
     from factorgraph import __version__
 
     members = [m for s in sources for m in (s if isinstance(s, (list, tuple)) else [s]) if isinstance(m, Source)]
