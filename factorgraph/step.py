@@ -21,9 +21,9 @@ from factorgraph.laws import (
 )
 from factorgraph.variables import SplitK, TileM, TileN
 
-# (tile_m, tile_n) that current GEMM libraries choose among, each with its depth cut into these numbers of slices.
-TILES = ((16, 64), (32, 64), (64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128))
-SPLITS = (1, 2, 4, 8, 16, 32)
+# (tile_m, tile_n) that current GEMM libraries choose among, and the numbers of slices they cut the depth into.
+TILES = ((16, 64), (32, 64), (64, 64), (128, 64), (128, 128), (128, 256))
+SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
 
 
 def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> list[Factor]:
@@ -79,7 +79,7 @@ def _per_kernel() -> list[Factor]:
     return [
         *_gemm_frame(),
         gemm.WholeModelReuse(),
-        wave.BlendedWaves(),
+        wave.ScheduledWaves(),
         tensor_core.OperandFeed(),
         barrier.LaunchCost(),
         barrier.SplitReduction(),

@@ -43,7 +43,7 @@ class BarrierDuty(Factor):
 class LaunchCost(Factor):
     """Time to launch a kernel that is ready in a CUDA graph: t_launch = t0 * launch_class."""
 
-    t0: Array = parameter(2.06e-6, unit="s", source=_TABLES, lower=1e-7, upper=1e-4)
+    t0: Array = parameter(2.05e-6, unit="s", source=_TABLES, lower=1e-7, upper=1e-4)
 
     monotone = {"launch_class": +1}
 
@@ -57,7 +57,7 @@ class SplitReduction(Factor):
     t_reduce = 0 for s = 1, else t_launch + 4 m n gemm_groups (s + 1) / (l2_width * sm_count * sm_clock)
     """
 
-    l2_width: Array = parameter(22.8, unit="B", source=_TABLES, lower=0.5, upper=128.0)
+    l2_width: Array = parameter(12.1, unit="B", source=_TABLES, lower=0.5, upper=128.0)
 
     monotone = {"m": +1, "n": +1, "sm_clock": -1, "sm_count": -1, "t_launch": +1}
 
@@ -89,8 +89,8 @@ class Epilogue(Factor):
     Limits: eta_barrier -> 1 for deep products, -> t_main_loop/t_launch for tiny ones.
     """
 
-    epilogue: Array = parameter(4.21, unit="clock", source=_TABLES, lower=0.0, upper=30.0)
-    overlap: Array = parameter(5.65, source=_TABLES, lower=1.0, upper=50.0)
+    epilogue: Array = parameter(3.95, unit="clock", source=_TABLES, lower=0.0, upper=30.0)
+    overlap: Array = parameter(4.15, source=_TABLES, lower=1.0, upper=50.0)
 
     monotone = {"t_main_loop": +1, "t_launch": -1, "t_reduce": -1, "sm_clock": +1}
 

@@ -100,7 +100,7 @@ class EnergyRoof(Factor):
     """A GEMM takes no less time than its energy needs at the power cap.
 
     t_energy = (e_operand + e_issue * 1024/flop_per_clock) * process_energy * gemm_flop / power_cap;
-    eta_clock = (sm_clock/boost_clock) * t_uncapped / smooth_max4(t_uncapped, t_energy)
+    eta_clock = (sm_clock/boost_clock) * t_uncapped / smooth_max_p(t_uncapped, t_energy)
 
     The energy of a product falls with the size of the matrix unit that makes it: one instruction feeds more of it.
 
@@ -108,12 +108,14 @@ class EnergyRoof(Factor):
     |---|---|---|
     | e_operand | J/FLOP | energy of a product |
     | e_issue | J/FLOP | energy of issuing it on a unit of 1024 FLOP a clock |
+    | sharpness | 1 | p: how abruptly the cap binds |
 
     Limits: eta_clock -> sm_clock/boost_clock for a high cap; proportional to the cap for a low one.
     """
 
-    e_operand: Array = parameter(0.517e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
-    e_issue: Array = parameter(0.913e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
+    e_operand: Array = parameter(0.615e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
+    e_issue: Array = parameter(0.867e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
+    sharpness: Array = parameter(5.17, source=_TABLES, lower=1.0, upper=20.0)
 
     monotone = {"power_cap": +1, "process_energy": -1, "sm_clock": +1, "boost_clock": -1}
 
@@ -130,7 +132,7 @@ class EnergyRoof(Factor):
         per_flop = (self.e_operand + self.e_issue * 1024.0 / flop_per_clock) * process_energy
         t_energy = per_flop * gemm_flop / power_cap
         free = jnp.where(sm_clock > boost_clock, 1.0, sm_clock / boost_clock)
-        return free * t_uncapped / smooth_max(t_uncapped, t_energy, 4.0)
+        return free * t_uncapped / smooth_max(t_uncapped, t_energy, self.sharpness)
 
 
 class ReachedClock(Factor):

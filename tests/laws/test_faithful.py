@@ -17,7 +17,7 @@ from factorgraph.laws.memory import L2Reuse, LatencyBandwidth, ReuseDistance
 from factorgraph.laws.peak import CountedPeak
 from factorgraph.laws.tensor_core import OperandFeed
 from factorgraph.laws.total import OverlappedHost, SerialHost
-from factorgraph.laws.wave import BlendedWaves, WaveEfficiency, WholeWaves
+from factorgraph.laws.wave import ScheduledWaves, WaveEfficiency, WholeWaves
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,11 @@ def test_whole_waves_are_the_textbook_count():
     assert float(WaveEfficiency()(1024.0, 4096.0, 1.0, 128.0, 256.0, 1.0, 132.0, 1.0)) == pytest.approx(128 / 132)
 
 
-def test_blended_waves_lie_between_fractional_and_whole():
+def test_waves_are_whole_unless_kernels_persist():
     arguments = (1152.0, 4096.0, 1.0, 128.0, 256.0, 1.0, 132.0)  # 144 tiles: 1.0909 rounds
-    assert float(BlendedWaves()(*arguments)) == pytest.approx((144 / 132 + 2) / 2)
-    assert float(BlendedWaves()(1.0, 64.0, 1.0, 128.0, 256.0, 1.0, 132.0)) == 1.0
+    assert float(ScheduledWaves()(*arguments, 0.0)) == 2.0
+    assert float(ScheduledWaves()(*arguments, 1.0)) == pytest.approx(144 / 132)
+    assert float(ScheduledWaves()(1.0, 64.0, 1.0, 128.0, 256.0, 1.0, 132.0, 1.0)) == 1.0
 
 
 def test_the_l2_law_gives_half_its_ceiling_at_x_half():
