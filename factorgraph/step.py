@@ -26,6 +26,24 @@ TILES = ((16, 64), (32, 64), (64, 64), (128, 64), (128, 128), (128, 256))
 SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
 
 
+# GPUs whose measurements the constants of a variant's GEMM laws were fitted to. The report's own laws state constants
+# of A100, H100 and H200 (E1.3c) and H100 (E1.5).
+FITTED_ON = {
+    "per-kernel": (
+        "a100-sxm4-80gb",
+        "h100-sxm",
+        "h200-sxm",
+        "l40s",
+        "rtx-pro-6000-server",
+        "b200",
+        "gb200",
+        "b300",
+        "gb300",
+    ),
+    "base": ("a100-sxm4-80gb", "h100-sxm", "h200-sxm"),
+}
+
+
 def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> list[Factor]:
     table = [(m, n, s) for m, n in tiles for s in splits]
     rows, columns, slices = zip(*table, strict=True)
@@ -119,3 +137,15 @@ def step_graph(variant: str = "per-kernel") -> FactorGraph:
     if variant not in VARIANTS:
         raise UnknownNameError("step graph", variant, VARIANTS)
     return FactorGraph(VARIANTS[variant]())
+
+
+def fitted_on(variant: str) -> Callable[[str], bool]:
+    """Whether the GEMM constants of a variant were fitted to measurements of a GPU.
+
+    Examples:
+        >>> fitted_on("base")("l40s")
+        False
+    """
+    if variant not in VARIANTS:
+        raise UnknownNameError("step graph", variant, VARIANTS)
+    return FITTED_ON[variant].__contains__

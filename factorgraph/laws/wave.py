@@ -32,7 +32,7 @@ class ScheduledWaves(Factor):
 
     A wave is never shorter than one tile. Between steps the derivative of whole rounds is zero.
     Source: no constant. Fitted freely to nine GPUs' GEMM tables, the weight of whole rounds came out as 1.00 on Ampere,
-    Ada and sm_120 and 0.1 on Hopper and sm_100: the report's finding that wave quantisation does not transfer to Hopper.
+    Ada and sm_120 and 0.1 on Hopper and sm_100: as the report found, wave quantisation does not transfer to Hopper.
     """
 
     monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": -1}
