@@ -114,6 +114,20 @@ class MainLoop(Factor):
         return gemm_flop / (peak_flops * (sm_clock / boost_clock)) * _per(eta_wave) * _per(eta_tc)
 
 
+class ClockedMainLoop(Factor):
+    """Time in the main loops at the clock that is sustained: the report's order, clock first.
+
+    t_main_loop = gemm_flop / (peak_flops * eta_clock * eta_wave * eta_tc)
+    """
+
+    monotone = {"eta_clock": -1, "peak_flops": -1, "eta_wave": -1, "eta_tc": -1, "gemm_flop": +1}
+
+    def __call__(
+        self, gemm_flop: GemmFlop, peak_flops: PeakFlops, eta_clock: EtaClock, eta_wave: EtaWave, eta_tc: EtaTc
+    ) -> TMainLoop:
+        return gemm_flop / peak_flops * _per(eta_clock) * _per(eta_wave) * _per(eta_tc)
+
+
 class ComputeTime(Factor):
     """GEMM time were memory free: t_compute = t_main_loop / eta_barrier."""
 
@@ -158,3 +172,12 @@ class GemmTime(Factor):
 
     def __call__(self, t_uncapped: TUncapped, sm_clock: SmClock, boost_clock: BoostClock, eta_clock: EtaClock) -> TGemm:
         return t_uncapped * (sm_clock / boost_clock) * _per(eta_clock)
+
+
+class ClockedGemmTime(Factor):
+    """GEMM time where the clock was taken off first: t_gemm = t_uncapped, which then holds the clock already."""
+
+    monotone = {"t_uncapped": +1}
+
+    def __call__(self, t_uncapped: TUncapped) -> TGemm:
+        return t_uncapped
