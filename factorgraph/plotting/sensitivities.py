@@ -1,0 +1,96 @@
+"""Figures of what matters: the tornado and the map of elasticities."""
+
+import numpy as np
+import xarray as xr
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from factorgraph.errors import FactorGraphError
+from factorgraph.plotting.style import ACCENT, FAINT, INK, SHADES, dark, new_figure, styled
+
+_SIGNED = LinearSegmentedColormap.from_list("signed", [SHADES[0], SHADES[2], "#ffffff", "#e8b48e", ACCENT])
+
+
+def tornado(swings: xr.Dataset, *, output: str = "t_step") -> Figure:
+    """How far each quantity moves the output between its two values, the widest on top.
+
+    Args:
+        swings: from [`swing`][factorgraph.sensitivity.swing], selected down to one card.
+        output: the output shown.
+
+    Raises:
+        FactorGraphError: more than one card is left.
+    """
+    one = swings.sel(output=output)
+    if one["low"].dims != ("parameter",):
+        raise FactorGraphError("a tornado shows one card and one point; select one with .sel(...)")
+    one = one.sortby(abs(one["change"]))
+    baseline = float(one["baseline"])
+    ends = 100.0 * (np.stack([one["low"].values, one["high"].values]) / baseline - 1.0)
+    names = [str(name) for name in one["parameter"].values]
+    with styled():
+        figure, axes = new_figure(6.4, 1.3 + 0.38 * len(names))
+        reach = max(float(np.abs(ends).max()), 1e-6)
+        for y in range(len(names)):
+            for end, value, shade in ((0, one["start"], SHADES[0]), (1, one["stop"], SHADES[3])):
+                change = ends[end, y]
+                axes.barh(y, change, color=shade, height=0.6)
+                side = "left" if change > 0 else "right"
+                text = _number(str(value.values[y]))
+                if abs(change) > 0.002 * reach:
+                    offset = (4 if change > 0 else -4, 0)
+                    axes.annotate(text, (change, y), offset, textcoords="offset points", ha=side, va="center")
+        axes.axvline(0.0, color=INK, linewidth=0.9)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlim(-1.25 * max(-ends.min(), 0.15 * reach), 1.25 * max(ends.max(), 0.15 * reach))
+        axes.set_xlabel(f"change of {output} against the case as given (%)")
+        axes.set_title(f"{names[-1]} moves {output} most: {np.ptp(ends[:, -1]):.0f} % between its two values")
+        axes.tick_params(axis="y", length=0)
+        axes.grid(True, axis="x")
+        for end, shade in (("first value", SHADES[0]), ("second value", SHADES[3])):
+            axes.barh(0, 0, color=shade, label=end)
+        axes.legend(loc="lower right")
+    return figure
+
+
+def elasticity_map(sensitivities: xr.Dataset, *, output: str = "t_step") -> Figure:
+    """Elasticity of an output by each parameter on each card: which per cent matters where.
+
+    Args:
+        sensitivities: from [`sensitivity`][factorgraph.sensitivity.sensitivity] for a list of cards.
+        output: the output shown.
+
+    Raises:
+        FactorGraphError: the data do not span cards and parameters alone.
+    """
+    one = sensitivities["elasticity"].sel(output=output)
+    if set(one.dims) != {"sku", "parameter"}:
+        raise FactorGraphError(f"a map spans cards and parameters; these data span {', '.join(map(str, one.dims))}")
+    one = one.transpose("parameter", "sku")
+    one = one.isel(parameter=np.argsort(-abs(one).max("sku").values))
+    values, names, cards = one.values, list(map(str, one["parameter"].values)), list(map(str, one["sku"].values))
+    reach = max(float(np.abs(values).max()), 1e-6)
+    with styled():
+        figure, axes = new_figure(2.4 + 0.85 * len(cards), 1.5 + 0.36 * len(names))
+        image = axes.imshow(values, cmap=_SIGNED, vmin=-reach, vmax=reach, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            colour = "white" if dark(_SIGNED(0.5 + 0.5 * value / reach)) else INK
+            shown = f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0"
+            axes.text(column, row, shown, ha="center", va="center", color=colour)
+        axes.set_xticks(range(len(cards)), cards, rotation=30, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_title(f"{names[0]} matters most for {output}")
+        bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
+        bar.set_label(f"elasticity: % of {output} per % of parameter")
+        bar.outline.set_edgecolor(FAINT)
+    return figure
+
+
+def _number(text: str) -> str:
+    """1830000000.0 as 1.83e+09, 132 as 132, fp8 as fp8."""
+    try:
+        return f"{float(text):.4g}"
+    except ValueError:
+        return text
