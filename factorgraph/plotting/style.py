@@ -123,7 +123,8 @@ def spread(count: int, shades: Iterable[str] = SHADES) -> list[str]:
     top = len(shades) - 1 if count >= len(shades) else len(shades) - 2
     picks = np.linspace(0, top, count)
     rgb = np.array([to_rgb(shade) for shade in shades])
-    return [to_hex([np.interp(at, range(len(shades)), rgb[:, channel]) for channel in range(3)]) for at in picks]
+    blends = np.stack([np.interp(picks, range(len(shades)), channel) for channel in rgb.T], axis=1)
+    return [to_hex((red, green, blue)) for red, green, blue in blends]
 
 
 def lightness(colour: Any) -> float:
