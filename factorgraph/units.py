@@ -20,6 +20,7 @@ def registry() -> pint.UnitRegistry:
     return ureg
 
 
+@functools.cache
 def parse(unit: str) -> pint.Unit:
     """Read a unit's text.
 
