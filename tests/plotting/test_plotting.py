@@ -118,6 +118,18 @@ def test_a_map_shows_the_largest_elasticity_first():
         plotting.elasticity_map(found.isel(sku=0))
 
 
+def test_a_difference_leads_from_one_time_to_the_other():
+    why = xr.Dataset(
+        {"seconds": ("cause", [-0.004, 0.001, 1e-9]), "before": 0.013, "after": 0.010},
+        coords={"cause": ["bandwidth", "clock", "L2"]},
+    )
+    axes = plotting.difference(why, before="H100", after="H200").axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["H100", "bandwidth", "clock", "H200"]
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    np.testing.assert_allclose(ends, [(0, 13), (0, 10), (13, 9), (9, 10)], atol=1e-9)
+    assert axes.get_title(loc="left") == "H200 is 1.30x faster than H100, most of it by bandwidth"
+
+
 @pytest.fixture
 def times():
     caps = ("power_cap", [200.0, 400.0, 700.0], {"units": "W", "long_name": "board power limit"})
@@ -178,5 +190,6 @@ def test_no_window_and_no_global_figure_is_made():
 
 
 def test_the_library_loads_no_plotting_until_it_is_asked_for():
-    code = "import sys, factorgraph; sys.exit(any(m in sys.modules for m in ('matplotlib', 'SALib', 'distributed', 'zarr')))"
+    heavy = ("matplotlib", "SALib", "distributed", "zarr")
+    code = f"import sys, factorgraph; sys.exit(any(m in sys.modules for m in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
