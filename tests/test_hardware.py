@@ -154,6 +154,7 @@ def test_unverified_numbers_are_listed():
     assert found["l2_capacity"].other is None
     assert found["l2_capacity"].ratio is None
     assert "sm_count" not in found
+    assert "volta.process_energy" in {one.field for one in load_sku("v100-sxm2").check()}
 
 
 # --- generations -----------------------------------------------------------------------------------------------------
@@ -173,6 +174,24 @@ def test_an_unknown_fact_or_generation_says_so():
         load_generation("hopper")["smem_per_sms"]
     with pytest.raises(UnknownNameError, match="did you mean 'hopper'"):
         load_generation("hoper")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("launch_class =", "launch_glass =", "line 1: mine lacks launch_class; add a line"),
+        ('"KiB"', '"pages"', r"line 5: mine.smem_per_sm has unit 'pages'; known: 1, SM, s, "),
+        ("value = 228", "value = -228", "line 5: mine.smem_per_sm is -233472; it must be positive"),
+        ('title = "', 'title = 3 # "', "line 2: mine.title is 3"),
+    ],
+)
+def test_a_faulty_table_of_generations(tmp_path, monkeypatch, old, new, complaint):
+    (tmp_path / "hardware").mkdir()
+    hopper = (CARDS / "generations.toml").read_text().partition("[hopper]")[2].partition("\n[")[0]
+    (tmp_path / "hardware" / "generations.toml").write_text(f"[mine]{hopper}".replace(old, new, 1))
+    monkeypatch.setenv("FACTORGRAPH_PATH", str(tmp_path))
+    with pytest.raises(FactorGraphError, match=complaint):
+        load_generation("mine")
 
 
 def test_a_generation_of_ones_own(tmp_path, monkeypatch):

@@ -11,6 +11,17 @@ from factorgraph.paths import search_path
 
 GENERATIONS_FILE = "generations.toml"
 
+# What cards and laws rely on; a table may state more.
+NEEDED_FACTS = (
+    "compute_capability",
+    "tensor_cores_per_sm",
+    "smem_per_sm",
+    "l2_partitions",
+    "launch_class",
+    "async_pipeline",
+    "process_energy",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
@@ -65,27 +76,11 @@ def load_generation(name: str) -> Generation:
     for table in _tables():
         if name in table.content:
             facts = {key: table.anything((name, key)) for key in table.keys((name,)) if key != "title"}
-            return _complete(Generation(name, table.text((name, "title")), facts), table)
+            for fact in NEEDED_FACTS:
+                if fact not in facts:
+                    raise table.fault((name,), f"lacks {fact}; add a line {fact} = {{ value = ..., source = ... }}")
+            return Generation(name, table.text((name, "title")), facts)
     raise UnknownNameError("generation", name, list_generations())
-
-
-# What cards and laws rely on; a table may state more.
-NEEDED_FACTS = (
-    "compute_capability",
-    "tensor_cores_per_sm",
-    "smem_per_sm",
-    "l2_partitions",
-    "launch_class",
-    "async_pipeline",
-    "process_energy",
-)
-
-
-def _complete(generation: Generation, table: FactFile) -> Generation:
-    for fact in NEEDED_FACTS:
-        if fact not in generation.facts:
-            raise table.fault((generation.name,), f"lacks {fact}; add {fact} = {{ value = ..., source = ... }}")
-    return generation
 
 
 def _tables() -> list[FactFile]:

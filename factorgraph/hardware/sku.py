@@ -37,7 +37,7 @@ QUANTITIES = {
 # (design section 3: fitted on the L40S GEMM tables of aiconfigurator-core 0.12.0).
 INLINE_ECC_FACTOR = 0.875
 
-AGREEMENT = 0.03
+AGREEMENT = 0.03  # relative: makers round their peaks to three digits, and clocks to a few MHz
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Finding:
         sku: name of the card.
         kind: "peak", the countable units against the printed peak; "disagreement", two sources that differ;
             "unverified", a number that nobody read in a source.
-        field: the card's key, such as "l2_capacity" or "printed_peak.bf16".
+        field: the card's key, such as "l2_capacity" or "printed_peak.bf16"; or its generation's, "ada.smem_per_sm".
         value: the peak that the units give, or the card's number, in `unit`.
         other: the printed peak, or the other source's number; None where there is only one.
         unit: SI.
@@ -236,7 +236,8 @@ class Sku:
                 )
 
     def _unverified(self) -> Iterator[Finding]:
-        for key, fact in self.facts.items():
+        shared = {f"{self.generation}.{key}": fact for key, fact in self.architecture.facts.items()}
+        for key, fact in {**self.facts, **shared}.items():
             if not fact.verified:
                 yield Finding(self.name, "unverified", key, fact.value, None, fact.unit, fact.source, fact.note)
 
