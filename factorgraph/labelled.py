@@ -118,7 +118,9 @@ def gather(graph: FactorGraph, *sources: Any, **values: Any) -> Inputs:
     for name in values:
         if name not in variables:
             raise UnknownNameError("variable", name, variables)
-    given = _from_sources(sources, variables) | {n: _override(variables[n], value) for n, value in values.items()}
+    supplied = {n: v for n, v in _from_sources(sources, variables).items() if n not in values}
+    # What the caller states comes last, so that the dimensions of a sweep stand in the order in which it was written.
+    given = supplied | {n: _override(variables[n], value) for n, value in values.items()}
     plates = _own_plates(graph) | {str(plate): size for v in given.values() for plate, size in v.sizes.items()}
     given = {n: _on_plates(variables[n], v, plates) for n, v in given.items()}
     for name, array in given.items():

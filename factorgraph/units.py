@@ -11,7 +11,7 @@ from factorgraph.errors import FactorGraphError
 @functools.cache
 def registry() -> pint.UnitRegistry:
     """The one pint registry, with byte, FLOP and SM-clock as units of their own kind."""
-    ureg = pint.UnitRegistry()
+    ureg = pint.UnitRegistry(cache_folder=":auto:")  # reading the definitions anew takes half a second
     ureg.define("FLOP = [operation] = flop")
     # Counts of tokens, requests and the like are bare numbers that read better with a name.
     for name in ("token", "request", "sequence", "layer", "clock", "SM", "element"):

@@ -51,14 +51,16 @@ def demo(
 
     falls = waterfall(graph, cards, steps["prefill"])
     gemm = "gate_up_proj"
-    screen.print(predicting.falls_table(falls.sel(gemm=gemm), f"Loss waterfall of {gemm} in prefill, points of peak"))
+    screen.print(
+        predicting.falls_table(falls.sel(gemm=gemm), f"Loss waterfall of {gemm} in prefill, points of peak", "sku")
+    )
     written += plotting.save(plotting.waterfall(falls.sel(sku=SHOWN, gemm=gemm)), out / "waterfall")
     written += plotting.save(plotting.pull_down(falls.sel(gemm=gemm)), out / "pull-down")
 
     slopes = sensitivity(graph, cards, steps["decode"], wrt=["sm_clock", "power_cap", "working_set"])
     screen.print()
     screen.print(predicting.slopes_table(slopes, f"What moves t_step: decode, batch {BATCH}, context {CONTEXT}"))
-    written += plotting.save(plotting.elasticities(slopes), out / "elasticities")
+    written += plotting.save(plotting.elasticity_map(slopes), out / "elasticities")
 
     screen.print()
     rows = [row.as_dict() for row in evaluate_gemm(graph, fg.load_dataset("gemm-bf16"), home=fitted_on("per-kernel"))]

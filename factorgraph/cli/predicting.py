@@ -63,23 +63,17 @@ def waterfall(
 
     case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
     falls = attribute(case.graph, case.sku, case.step, **case.settings)
-    factors = [str(name) for name in falls["factor"].values]
-    rows = []
-    for i, gemm in enumerate(falls["gemm"].values):
-        one = falls.isel(gemm=i)
-        rows.append(
-            {
-                "gemm": str(gemm),
-                "efficiency": dict(zip(factors, one["efficiency"].values.tolist(), strict=True)),
-                "points_lost": dict(zip(factors, one["points_lost"].values.tolist(), strict=True)),
-            }
-        )
     if json:
+        factors = [str(name) for name in falls["factor"].values]
+        readings = ("factor_value", "efficiency", "points_lost", "points_shapley", "share")
+        rows = [
+            {"gemm": str(gemm)}
+            | {name: dict(zip(factors, falls[name].sel(gemm=gemm).values.tolist(), strict=True)) for name in readings}
+            for gemm in falls["gemm"].values
+        ]
         print_json({"gemms": rows, "inputs": case.inputs})
         return
-    console().print(
-        waterfall_table(rows, factors, f"Percentage points of peak that each factor takes, {case.sku.name}")
-    )
+    console().print(falls_table(falls, f"Points of peak that each factor takes, {case.sku.name}", "gemm"))
 
 
 def sensitivity(
@@ -226,34 +220,45 @@ def kernels_table(kernels: list[dict], title: str):
     return table(title, [*columns, *(f"η {factor}" for factor in factors)], rows, text=3)
 
 
-def waterfall_table(rows: list[dict], factors: list[str], title: str):
+def falls_table(falls, title: str, along: str):
+    """Points of peak that each factor takes, a row for each entry along a dimension ("gemm" or "sku")."""
+    factors = [str(name) for name in falls["factor"].values]
     body = [
         [
-            row["gemm"],
-            *(f"{row['points_lost'][f]:.1f}" for f in factors),
-            f"{100 * row['efficiency'][factors[-1]]:.1f} %",
+            str(falls[along].values[i]),
+            *(f"{points:.1f}" for points in falls["points_lost"].isel({along: i}).values),
+            f"{100 * float(falls['efficiency'].isel({along: i, 'factor': -1})):.1f} %",
         ]
-        for row in rows
+        for i in range(falls.sizes[along])
     ]
-    return table(title, ["GEMM", *factors, "left of peak"], body)
+    return table(title, [{"gemm": "GEMM", "sku": "GPU"}[along], *factors, "left of peak"], body)
 
 
 def sensitivity_rows(found) -> list[dict]:
-    rows = []
-    for name in found["parameter"].values:
-        one = found.sel(parameter=name).squeeze()
-        rows.append(
-            {
-                "parameter": str(name),
-                "output": str(one["output"].values),
-                "derivative": float(one["derivative"]),
-                "unit": str(one["derivative_unit"].values),
-                "elasticity": float(one["elasticity"]),
-            }
-        )
-    return rows
+    """One row a parameter, for one GPU, of the derivative of t_step."""
+    one = found.sel(output="t_step")
+    return [
+        {
+            "parameter": str(name),
+            "output": "t_step",
+            "derivative": float(one["derivative"].sel(parameter=name)),
+            "unit": str(one["derivative_unit"].sel(parameter=name).values),
+            "elasticity": float(one["elasticity"].sel(parameter=name)),
+        }
+        for name in one["parameter"].values
+    ]
 
 
 def sensitivity_table(rows: list[dict], title: str):
     body = [[row["parameter"], f"{row['derivative']:.3e} {row['unit']}", f"{row['elasticity']:+.3f}"] for row in rows]
     return table(title, ["by", "derivative", "elasticity (% per %)"], body)
+
+
+def slopes_table(found, title: str):
+    """Derivative and elasticity of t_step by each parameter, a row for each GPU."""
+    names = [str(name) for name in found["parameter"].values]
+    body = []
+    for sku in found["sku"].values:
+        rows = sensitivity_rows(found.sel(sku=sku))
+        body.append([str(sku), *(f"{row['derivative']:.2e} {row['unit']} ({row['elasticity']:+.2f})" for row in rows)])
+    return table(title + "; elasticity in brackets", ["GPU", *names], body)

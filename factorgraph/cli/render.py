@@ -1,6 +1,7 @@
 """Tables and JSON as the command prints them."""
 
 import json
+import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,8 +12,12 @@ from rich.table import Table
 _SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
+# Tables keep this width in a narrower window or a pipe: a number that is cut short says something else.
+_LEAST_WIDTH = 132
+
+
 def console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, width=max(shutil.get_terminal_size().columns, _LEAST_WIDTH))
 
 
 def print_json(value: Any) -> None:
@@ -24,7 +29,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, 
     """A table whose first `text` columns are words and whose others are numbers, aligned right."""
     result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for i, column in enumerate(columns):
-        result.add_column(column, justify="left" if i < text else "right", no_wrap=i == 0)
+        result.add_column(column, justify="left" if i < text else "right", no_wrap=column != "source")
     for row in rows:
         result.add_row(*(cell(value) for value in row))
     return result
