@@ -1,6 +1,7 @@
 """Units: read, checked and converted once, at the edge. Inside, every number is in s, B, FLOP, Hz, W or bare."""
 
 import functools
+import logging
 from typing import Any
 
 import pint
@@ -13,6 +14,10 @@ def registry() -> pint.UnitRegistry:
     """The one pint registry, with byte, FLOP and SM-clock as units of their own kind."""
     ureg = pint.UnitRegistry(cache_folder=":auto:")  # reading the definitions anew takes half a second
     ureg.define("FLOP = [operation] = flop")
+    # pint takes bits as bare numbers, so that 1/s would pass for B/s; here information is a dimension.
+    logging.getLogger("pint.util").disabled = True  # it warns that "bit" is redefined, which is the point
+    ureg.define("bit = [information]")
+    logging.getLogger("pint.util").disabled = False
     # Counts of tokens, requests and the like are bare numbers that read better with a name.
     for name in ("token", "request", "sequence", "layer", "clock", "SM", "element"):
         ureg.define(f"{name} = []")
