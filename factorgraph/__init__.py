@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from factorgraph.attribution import waterfall
+from factorgraph.datasets import list_datasets, load_dataset
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.factor import Factor, Given, parameter
 from factorgraph.graph import FactorGraph
@@ -26,8 +27,10 @@ __all__ = [
     "Step",
     "UnknownNameError",
     "Variable",
+    "list_datasets",
     "list_models",
     "list_skus",
+    "load_dataset",
     "load_model",
     "load_sku",
     "parameter",

@@ -105,7 +105,8 @@ class Factor(eqx.Module):
                 f"the inputs are {', '.join(variable.name for variable in signature.inputs)}"
             )
 
-    def __call__(self, *inputs: Array) -> Array:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The law: one parameter for each variable it reads, and the variable it gives as return annotation."""
         raise FactorGraphError(f"law {self.law_name} has no __call__; define one whose parameters are its variables")
 
     @property

@@ -8,7 +8,9 @@ import xarray as xr
 
 from factorgraph.errors import FactorGraphError
 
-FACTORS = ("eta_clock", "eta_wave", "eta_tc", "eta_barrier", "eta_mem")
+FACTORS: tuple[str, ...] = ("eta_clock", "eta_wave", "eta_tc", "eta_barrier", "eta_mem")
+# Below it the traffic of a GEMM takes longer than its computing would: a ridge of sharpness 2.7 gives 2^(-1/2.7).
+_MEMORY_BOUND = 0.77
 _BOUND = dict(zip(FACTORS, ("clock", "wave", "tensor core", "barrier", "memory"), strict=True))
 
 
@@ -22,8 +24,8 @@ class Kernel:
         time_s: seconds of one launch; count * time_s adds up to t_gpu.
         flop, bytes: work and compulsory traffic of one launch.
         eta_clock ... eta_mem: the five factors of a GEMM, None for other kernels.
-        bound: the largest loss of a GEMM; "compute" or "memory" for attention; "launch" or "memory" for light kernels;
-            "link" for collectives.
+        bound: of a GEMM "memory" where traffic takes longer than computing, else its largest loss; "compute" or
+            "memory" of attention; "launch" or "memory" of light kernels; "link" of collectives.
     """
 
     name: str
@@ -74,9 +76,10 @@ def _along(prediction: xr.Dataset, plate: str, time: str) -> Iterator[tuple[str,
 
 def _gemms(prediction: xr.Dataset) -> Iterator[Kernel]:
     for name, read in _along(prediction, "gemm", "t_gemm"):
-        etas = {factor: read(factor) for factor in FACTORS}
+        etas: dict[str, float] = {factor: read(factor) for factor in FACTORS}
         work = (read("gemm_count"), read("t_gemm"), read("gemm_flop"), read("traffic"))
-        yield Kernel(name, "gemm", *work, **etas, bound=_BOUND[min(etas, key=lambda factor: etas[factor])])
+        limit = "eta_mem" if etas["eta_mem"] < _MEMORY_BOUND else min(etas, key=lambda factor: etas[factor])
+        yield Kernel(name, "gemm", *work, **etas, bound=_BOUND[limit])
 
 
 def _attention(prediction: xr.Dataset) -> Iterator[Kernel]:
@@ -101,4 +104,4 @@ def _collectives(prediction: xr.Dataset) -> Iterator[Kernel]:
 
 
 def _other(name: str, kind: str, count: float, time: float, flop: float, traffic: float, bound: str) -> Kernel:
-    return Kernel(name, kind, count, time, flop, traffic, *(None,) * len(FACTORS), bound)
+    return Kernel(name, kind, count, time, flop, traffic, None, None, None, None, None, bound)

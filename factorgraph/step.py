@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
+
 from factorgraph.errors import UnknownNameError
 from factorgraph.factor import Factor, Given
 from factorgraph.graph import FactorGraph
@@ -87,7 +89,7 @@ def _base() -> list[Factor]:
         *_attention_frame(),
         attention.StreamedCache(),
         total.BaseGpuTime(),
-        host.HostResidual(s0=2.37e-3, s1=4e-6),
+        host.HostResidual(s0=jnp.asarray(2.37e-3), s1=jnp.asarray(4e-6)),
         total.SerialHost(),
     ]
 

@@ -1,6 +1,8 @@
 """The command `factorgraph`: the library from a shell. Every error of a user's is one sentence and a non-zero exit."""
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -41,6 +43,7 @@ def _root(
 
 def main() -> None:
     """Run the command; what the user got wrong is said in one sentence on stderr, with exit status 1."""
+    _remember_compiled_code()
     try:
         app()
     except FactorGraphError as error:
@@ -48,3 +51,13 @@ def main() -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         sys.exit(f"factorgraph: {error.strerror or error}{where}; check the path and its permissions")
+
+
+def _remember_compiled_code() -> None:
+    """Let JAX keep what it compiled, so that a command asked a second time answers at once."""
+    import jax
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "factorgraph" / "compiled"
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

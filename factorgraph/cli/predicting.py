@@ -166,14 +166,14 @@ def _range(text: str):
     import numpy as np
 
     name, equals, spec = text.partition("=")
-    parts = spec.split(":")
     try:
-        start, stop, count = float(parts[0]), float(parts[1]), int(parts[2])
-    except (ValueError, IndexError):
-        equals = ""
-    if not equals or len(parts) != 3 or count < 1 or count > 10_000_000:
+        start, stop, count = spec.split(":")
+        values = np.linspace(float(start), float(stop), int(count)) if equals and int(count) > 0 else None
+    except ValueError:
+        values = None
+    if values is None:
         raise FactorGraphError(f"--over '{text}' cannot be read; write NAME=START:STOP:N such as power_cap=300:700:9")
-    return name, np.linspace(start, stop, count)
+    return name, values
 
 
 def prediction_document(out, inputs: dict) -> dict:

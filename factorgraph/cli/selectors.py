@@ -36,7 +36,7 @@ class Case:
     graph: Any
     sku: Any
     step: Any
-    settings: dict[str, float]
+    settings: dict[str, Any]
     inputs: dict[str, Any]
 
 
@@ -59,7 +59,7 @@ def select(
     import factorgraph as fg
 
     card = fg.load_sku(sku)
-    settings = {}
+    settings: dict[str, Any] = {}
     if power_cap is not None:
         _within("--power-cap", power_cap, card.power_cap_min, card.power_cap_max, "W", card.name)
         settings["power_cap"] = power_cap

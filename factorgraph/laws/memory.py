@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from factorgraph.factor import Factor, parameter
 from factorgraph.smooth import falling_step, smooth_max
@@ -25,14 +26,14 @@ _REPORT = "report E1.3c: one pair for A100, H100, H200"
 _TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0, nine GPUs"
 
 
-def memory_factor(t_compute: Array, t_memory: Array, overlap: Array) -> Array:
+def memory_factor(t_compute: ArrayLike, t_memory: ArrayLike, overlap: ArrayLike) -> Array:
     """eta_mem = t_compute / smooth_max(t_compute, t_memory): a roofline whose ridge is rounded.
 
     Examples:
         >>> round(float(memory_factor(1e-6, 3e-6, 8.0)), 3)
         0.333
     """
-    return t_compute / smooth_max(t_compute, t_memory, overlap)
+    return jnp.asarray(t_compute) / smooth_max(t_compute, t_memory, overlap)
 
 
 class L2Reuse(Factor):
