@@ -3,10 +3,11 @@
 from factorgraph.plotting.differences import difference
 from factorgraph.plotting.efficiency import pull_down, roofline, waterfall
 from factorgraph.plotting.latency import latency_contour, latency_lines
-from factorgraph.plotting.sensitivities import elasticity_map, tornado
+from factorgraph.plotting.sensitivities import convergence, elasticity_map, tornado
 from factorgraph.plotting.style import save
 
 __all__ = [
+    "convergence",
     "difference",
     "elasticity_map",
     "latency_contour",

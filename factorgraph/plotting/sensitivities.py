@@ -5,8 +5,8 @@ import xarray as xr
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from factorgraph.errors import FactorGraphError
-from factorgraph.plotting.style import ACCENT, FAINT, INK, SHADES, dark, new_figure, styled
+from factorgraph.errors import FactorGraphError, UnknownNameError
+from factorgraph.plotting.style import ACCENT, DASHES, FAINT, INK, SHADES, axis_label, dark, new_figure, spread, styled
 
 _SIGNED = LinearSegmentedColormap.from_list("signed", [SHADES[0], SHADES[2], "#ffffff", "#e8b48e", ACCENT])
 
@@ -85,6 +85,42 @@ def elasticity_map(sensitivities: xr.Dataset, *, output: str = "t_step") -> Figu
         bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
         bar.set_label(f"elasticity: % of {output} per % of parameter")
         bar.outline.set_edgecolor(FAINT)
+    return figure
+
+
+def convergence(shares: xr.Dataset, *, estimate: str = "first_order") -> Figure:
+    """How an estimate settles as samples are added, with its 95 % intervals.
+
+    Args:
+        shares: from [`global_sensitivity`][factorgraph.global_sensitivity.global_sensitivity].
+        estimate: a variable of it that has an interval.
+
+    Raises:
+        UnknownNameError: there is no such estimate.
+    """
+    with_interval = [str(name) for name in shares.data_vars if f"{name}_interval" in shares]
+    if estimate not in with_interval:
+        raise UnknownNameError("estimate", estimate, with_interval)
+    values, half = shares[estimate], shares[f"{estimate}_interval"]
+    names = [str(name) for name in values["parameter"].values]
+    samples = values["samples"].values.astype(float)
+    with styled():
+        figure, axes = new_figure(6.4, 3.8)
+        for i, (name, shade) in enumerate(zip(names, spread(len(names)), strict=True)):
+            one, bars = values.sel(parameter=name).values, half.sel(parameter=name).values
+            # Side by side, so that no interval hides another.
+            at = samples * 1.06 ** (i - (len(names) - 1) / 2)
+            axes.errorbar(at, one, bars, color=shade, linestyle=DASHES[i % len(DASHES)], marker="o", ms=4, label=name)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(samples, [f"{size:.0f}" for size in samples])
+        axes.minorticks_off()
+        axes.set_xlabel("samples")
+        unit = values.attrs.get("units", "1")
+        axes.set_ylabel(axis_label(estimate.replace("_", " "), "" if unit == "1" else unit))
+        widest = float(half.isel(samples=-1).max())
+        axes.set_title(f"settled to ±{widest:.2g} with {samples[-1]:.0f} samples")
+        axes.grid(True, axis="y")
+        figure.legend(loc="outside right upper")
     return figure
 
 

@@ -130,6 +130,21 @@ def test_a_difference_leads_from_one_time_to_the_other():
     assert axes.get_title(loc="left") == "H200 is 1.30x faster than H100, most of it by bandwidth"
 
 
+def test_convergence_shows_estimates_and_their_intervals():
+    shares = xr.Dataset(
+        {
+            "first_order": (("samples", "parameter"), [[0.5, 0.2], [0.4, 0.3]]),
+            "first_order_interval": (("samples", "parameter"), [[0.2, 0.1], [0.05, 0.04]]),
+        },
+        coords={"samples": [64, 128], "parameter": ["sm_clock", "context"]},
+    )
+    axes = plotting.convergence(shares).axes[0]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.5, 0.4])
+    assert axes.get_title(loc="left") == "settled to ±0.05 with 128 samples"
+    with pytest.raises(UnknownNameError, match="known: first_order"):
+        plotting.convergence(shares, estimate="total")
+
+
 @pytest.fixture
 def times():
     caps = ("power_cap", [200.0, 400.0, 700.0], {"units": "W", "long_name": "board power limit"})
