@@ -19,9 +19,10 @@ def difference(why: xr.Dataset, *, before: str = "before", after: str = "after",
 
     Examples:
         >>> import factorgraph as fg
+        >>> from factorgraph.difference import explain_difference
         >>> step = fg.load_model("llama-3.1-8b").decode(batch=64, context=2048)
         >>> cases = (fg.load_sku("h100-sxm"), step), (fg.load_sku("h200-sxm"), step)
-        >>> figure = difference(fg.explain_difference(fg.step_graph(), *cases), before="H100", after="H200")
+        >>> figure = difference(explain_difference(fg.step_graph(), *cases), before="H100", after="H200")
         >>> figure.axes[0].get_xlabel()
         'step time (ms)'
     """
