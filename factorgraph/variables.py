@@ -197,7 +197,9 @@ TTiling = Annotated[Array, Variable("t_tiling", "s", _TIME, _GT, "GEMM time of e
 Tiling = Annotated[
     Array, Variable("tiling_choice", "1", Domain(0, 1e3, integer=True), _G, "index of the fastest tiling")
 ]
-TUncapped = Annotated[Array, Variable("t_uncapped", "s", _TIME, _G, "GEMM time of the tiling taken, before the power limit")]
+TUncapped = Annotated[
+    Array, Variable("t_uncapped", "s", _TIME, _G, "GEMM time of the tiling taken, before the power limit")
+]
 SustainedClock = Annotated[
     Array, Variable("sustained_clock", "Hz", Domain(1e6, 4e9), _G, "SM clock within the power cap")
 ]

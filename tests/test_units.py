@@ -26,7 +26,8 @@ def test_conversions_are_the_textbooks(value, given, wanted, expected):
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [("1", "B"), ("Hz", "B/s"), ("FLOP", "1"), ("W", "J"), ("FLOP/s", "Hz"), ("B", "FLOP"), ("s", "B")]
+    ("given", "wanted"),
+    [("1", "B"), ("Hz", "B/s"), ("FLOP", "1"), ("W", "J"), ("FLOP/s", "Hz"), ("B", "FLOP"), ("s", "B")],
 )
 def test_what_measures_something_else_is_refused(given, wanted):
     with pytest.raises(FactorGraphError, match=f"what is in '{given}', which cannot be read as '{wanted}'"):
