@@ -136,6 +136,9 @@ LaunchClass = Annotated[
 AsyncPipeline = Annotated[
     Array, Variable("async_pipeline", "1", Domain(0.0, 1.0), doc="1 where tensor work is issued asynchronously")
 ]
+TensorMemory = Annotated[
+    Array, Variable("tensor_memory_per_sm", "B", Domain(0.0, 1e8), doc="memory of an SM that accumulators live in")
+]
 ProcessEnergy = Annotated[
     Array, Variable("process_energy", "1", Domain(0.1, 4.0), doc="switching energy relative to TSMC 4N")
 ]

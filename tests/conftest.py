@@ -23,6 +23,7 @@ def h100():
         "ecc_factor": 1.0,
         "async_pipeline": 1.0,
         "launch_class": 1.3,
+        "tensor_memory_per_sm": 0.0,
         "process_energy": 1.0,
         "bf16_flop_per_clock": 4096.0,
         "type_rates": [4096.0, 8192.0, 0.0],

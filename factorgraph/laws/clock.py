@@ -113,9 +113,9 @@ class EnergyRoof(Factor):
     Limits: eta_clock -> sm_clock/boost_clock for a high cap; proportional to the cap for a low one.
     """
 
-    e_operand: Array = parameter(0.615e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
-    e_issue: Array = parameter(0.867e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
-    sharpness: Array = parameter(5.17, source=_TABLES, lower=1.0, upper=20.0)
+    e_operand: Array = parameter(0.662e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
+    e_issue: Array = parameter(0.817e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
+    sharpness: Array = parameter(6.86, source=_TABLES, lower=1.0, upper=20.0)
 
     monotone = {"power_cap": +1, "process_energy": -1, "sm_clock": +1, "boost_clock": -1}
 

@@ -105,11 +105,11 @@ class ReuseDistance(Factor):
     A serving engine touches all weights between two uses, so there the cache is cold and hit is zero.
     """
 
-    dram_share: Array = parameter(0.941, source=_TABLES, lower=0.3, upper=1.0)
-    in_flight: Array = parameter(3.82e11, unit="B/s", source=_TABLES, lower=1e10, upper=1e13)
-    l2_width: Array = parameter(8.33, unit="B", source=_TABLES, lower=0.5, upper=128.0)
-    fit: Array = parameter(0.946, source=_TABLES, lower=0.3, upper=1.5)
-    overlap: Array = parameter(2.71, source=_TABLES, lower=1.0, upper=20.0)
+    dram_share: Array = parameter(0.943, source=_TABLES, lower=0.3, upper=1.0)
+    in_flight: Array = parameter(4.11e11, unit="B/s", source=_TABLES, lower=1e10, upper=1e13)
+    l2_width: Array = parameter(8.08, unit="B", source=_TABLES, lower=0.5, upper=128.0)
+    fit: Array = parameter(0.942, source=_TABLES, lower=0.3, upper=1.5)
+    overlap: Array = parameter(2.70, source=_TABLES, lower=1.0, upper=20.0)
 
     monotone = {"working_set": -1, "l2_capacity": +1, "dram_bandwidth": +1, "t_compute": +1, "traffic": -1}
 

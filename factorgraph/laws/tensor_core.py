@@ -37,8 +37,8 @@ class OperandFeed(Factor):
     Limits: eta_tc -> 1 for large tiles, -> c/l for small ones.
     """
 
-    latency: Array = parameter(494.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
-    overlap: Array = parameter(3.39, source=_TABLES, lower=1.0, upper=20.0)
+    latency: Array = parameter(528.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
+    overlap: Array = parameter(3.56, source=_TABLES, lower=1.0, upper=20.0)
 
     monotone = {"async_pipeline": +1}
 

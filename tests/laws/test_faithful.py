@@ -91,10 +91,21 @@ def test_operands_bound_small_tiles_and_not_large_ones():
 
 def test_an_empty_main_loop_takes_a_launch():
     wait = float(LaunchCost()(1.0))
-    eta = float(Epilogue(epilogue=0.0)(1e-6, 1.0, 64.0, 64.0, 1e9, 1.0, wait, 0.0))
+    eta = float(Epilogue()(1e-6, 0.0, 64.0, 64.0, 1e9, 1.0, 0.0, wait, 0.0))
     assert 1e-6 / eta == pytest.approx(1e-6 + wait, rel=1e-6)
-    assert float(SplitReduction()(64.0, 64.0, 1.0, 1.0, 132.0, 1.8e9, wait)) == 0.0
-    assert float(SplitReduction()(64.0, 64.0, 1.0, 2.0, 132.0, 1.8e9, wait)) > wait
+
+
+def test_only_a_split_product_pays_for_its_reduction():
+    law = SplitReduction()
+    assert float(law(64.0, 64.0, 1.0, 1.0, 132.0, 1.8e9, 2.0)) == 0.0
+    assert float(law(64.0, 64.0, 1.0, 2.0, 132.0, 1.8e9, 1.0)) > float(law.t_meet)
+    assert float(law(64.0, 64.0, 1.0, 2.0, 132.0, 1.8e9, 2.0)) > float(law(64.0, 64.0, 1.0, 2.0, 132.0, 1.8e9, 1.0))
+
+
+def test_accumulators_are_written_once_a_wave():
+    # 2 waves of 128 x 128 tiles: 2 * 3.95 clocks for each of 1024 lines of 64 B, at 1 GHz, on a GPU that hides nothing.
+    eta = float(Epilogue(epilogue=3.95)(1e-6, 2.0, 128.0, 128.0, 1e9, 0.0, 0.0, 0.0, 0.0))
+    assert 1e-6 / eta == pytest.approx(1e-6 + 2 * 3.95 * 1024e-9, rel=1e-5)
 
 
 def test_the_barrier_duty_is_the_reports():
