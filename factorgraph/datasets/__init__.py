@@ -1,5 +1,37 @@
 """Measurements: labelled, checked, each with a datasheet that says where it is from."""
 
-from factorgraph.datasets.bundled import Entry, list_datasets, load_dataset, verify
+from factorgraph.datasets.files import write_csv, write_netcdf
+from factorgraph.datasets.integrity import IntegrityError
+from factorgraph.datasets.registry import (
+    Entry,
+    Shown,
+    add_dataset,
+    fetch,
+    find_dataset,
+    list_datasets,
+    load_dataset,
+    seal,
+    show_dataset,
+    store_root,
+    verify,
+)
+from factorgraph.datasets.schema import SchemaError, conform
 
-__all__ = ["Entry", "list_datasets", "load_dataset", "verify"]
+__all__ = [
+    "Entry",
+    "IntegrityError",
+    "SchemaError",
+    "Shown",
+    "add_dataset",
+    "conform",
+    "fetch",
+    "find_dataset",
+    "list_datasets",
+    "load_dataset",
+    "seal",
+    "show_dataset",
+    "store_root",
+    "verify",
+    "write_csv",
+    "write_netcdf",
+]
