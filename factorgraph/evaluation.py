@@ -11,12 +11,10 @@ from factorgraph.errors import FactorGraphError
 from factorgraph.graph import FactorGraph
 from factorgraph.hardware import load_sku
 from factorgraph.metrics import Errors, errors
-from factorgraph.workload import TENSOR_TYPES
+from factorgraph.observations import gemm_values
 
 # Upper ends of the ranges of M that errors are reported for, and how each is called.
 M_REGIMES = ((16, "M <= 16"), (128, "M <= 128"), (1024, "M <= 1024"), (np.inf, "M > 1024"))
-# The collectors of these tables cycle this many copies of the weight, so that it comes back after that many.
-WEIGHT_COPIES = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,21 +51,19 @@ class Row:
 
 
 def evaluate_gemm(
-    graph: FactorGraph,
+    graph_of: Callable[[str], FactorGraph],
     dataset: xr.Dataset,
     *,
-    dtype: str = "bf16",
-    sku: str | None = None,
     home: Callable[[str], bool],
+    sku: str | None = None,
 ) -> Iterator[Row]:
     """Errors of a graph's t_gemm on measured GEMM tables, one row a GPU and engine, in the dataset's order.
 
     Args:
-        graph: from which t_gemm is taken.
+        graph_of: the graph that a GPU is scored on, by the GPU's name.
         dataset: of kind "gemm": latency(sku, engine, shape) in s, with m, n, k along shape.
-        dtype: the type of the GEMMs.
+        home: whether that graph's constants were fitted on the GPU.
         sku: one GPU only.
-        home: whether the graph's constants were fitted on a GPU.
 
     Raises:
         FactorGraphError: the dataset holds no measurement of that GPU.
@@ -75,10 +71,9 @@ def evaluate_gemm(
     skus = [str(name) for name in dataset["sku"].values]
     if sku is not None and sku not in skus:
         raise FactorGraphError(f"no measurement of '{sku}' in this dataset; it has {', '.join(skus)}")
-    t_gemm = graph.subgraph("t_gemm")
     for name in [sku] if sku else skus:
         card = load_sku(name)
-        prediction = predict_gemm(t_gemm, card, dataset, dtype=dtype)
+        prediction = predict_gemm(graph_of(name).subgraph("t_gemm"), card, dataset)
         roofline = np.maximum(
             prediction["gemm_flop"].values / prediction["peak_flops"].values,
             prediction["traffic"].values / card.dram_bandwidth,
@@ -100,24 +95,11 @@ def evaluate_gemm(
             )
 
 
-def predict_gemm(graph: FactorGraph, card: Any, dataset: xr.Dataset, *, dtype: str) -> xr.Dataset:
+def predict_gemm(graph: FactorGraph, card: Any, dataset: xr.Dataset) -> xr.Dataset:
     """Predict every shape of a GEMM dataset on one GPU, with the cache in the state the tables were measured in."""
-    m, n, k = (dataset[name].values.astype(float) for name in ("m", "n", "k"))
-    size = {"bf16": 2.0, "fp8": 1.0}[dtype]
-    ones = np.ones_like(m)
-    values = {
-        "m": m,
-        "n": n,
-        "k": k,
-        "gemm_groups": ones,
-        "gemm_type": ones * TENSOR_TYPES.index(dtype),
-        "weight_element_size": ones * size,
-        "activation_element_size": ones * size,
-        "output_element_size": ones * 2.0,
-    }
-    if "weight_bytes" in graph.input_names:
-        # The graph takes reuse from a whole model's weights; these benchmarks cycle a few copies of one instead.
-        values["working_set"] = WEIGHT_COPIES * n * k * size + m * k * size + m * n * 2.0
+    values = gemm_values(*(dataset[axis].values for axis in ("m", "n", "k")), dtype=dataset.attrs["dtype"])
+    if "weight_bytes" not in graph.input_names:
+        del values["working_set"]  # the report's law takes what a kernel streams for its working set
     return graph.predict(card, values, outputs=["t_gemm", "gemm_flop", "traffic", "peak_flops"])
 
 

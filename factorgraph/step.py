@@ -1,6 +1,10 @@
 """The composed graphs of one engine step."""
 
+import functools
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -28,22 +32,11 @@ TILES = ((16, 64), (32, 64), (64, 64), (128, 64), (128, 128), (128, 256))
 SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
 
 
-# GPUs whose measurements the constants of a variant's GEMM laws were fitted to. The report's own laws state constants
-# of A100, H100 and H200 (E1.3c) and H100 (E1.5).
-FITTED_ON = {
-    "per-kernel": (
-        "a100-sxm4-80gb",
-        "h100-sxm",
-        "h200-sxm",
-        "l40s",
-        "rtx-pro-6000-server",
-        "b200",
-        "gb200",
-        "b300",
-        "gb300",
-    ),
-    "base": ("a100-sxm4-80gb", "h100-sxm", "h200-sxm"),
-}
+# Where the protocol writes the constants it fitted; and the GPUs that the strictest protocol may fit on.
+FITTED = Path(__file__).with_name("fitted.json")
+HOME = ("a100-sxm4-80gb", "h100-sxm")
+# The report's own laws state constants of A100, H100 and H200 (its E1.3c) and H100 (E1.5).
+_REPORT_HOME = ("a100-sxm4-80gb", "h100-sxm", "h200-sxm")
 
 
 def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> list[Factor]:
@@ -124,15 +117,17 @@ def _per_kernel() -> list[Factor]:
 VARIANTS: dict[str, Callable[[], list[Factor]]] = {"per-kernel": _per_kernel, "base": _base}
 
 
-def step_graph(variant: str = "per-kernel") -> FactorGraph:
+def step_graph(variant: str = "per-kernel", *, constants: str | None = "pooled") -> FactorGraph:
     """The graph of one engine step: from a card and a kernel table to t_step.
 
     Args:
         variant: "per-kernel", every kernel with the laws that transfer best; or "base", the report's simpler predictor
             of GEMMs, attention bytes and a host floor.
+        constants: the fit that the GEMM constants of "per-kernel" come from: "pooled" over all measured GPUs, "home"
+            (A100 and H100 alone), or "without l40s" and its like; None for the laws' own starting values.
 
     Raises:
-        UnknownNameError: another variant.
+        UnknownNameError: another variant or fit.
 
     Examples:
         >>> step_graph("base")["eta_mem"].law_name
@@ -140,16 +135,31 @@ def step_graph(variant: str = "per-kernel") -> FactorGraph:
     """
     if variant not in VARIANTS:
         raise UnknownNameError("step graph", variant, VARIANTS)
-    return FactorGraph(VARIANTS[variant]())
+    graph = FactorGraph(VARIANTS[variant]())
+    if variant == "base" or constants is None:
+        return graph
+    return graph.with_parameters(_fit(constants)["constants"])
 
 
-def fitted_on(variant: str) -> Callable[[str], bool]:
-    """Whether the GEMM constants of a variant were fitted to measurements of a GPU.
+def fitted_on(variant: str, constants: str = "pooled") -> tuple[str, ...]:
+    """The GPUs to whose measurements a variant's GEMM constants were fitted.
 
     Examples:
-        >>> fitted_on("base")("l40s")
-        False
+        >>> "l40s" in fitted_on("base"), "l40s" in fitted_on("per-kernel")
+        (False, True)
     """
     if variant not in VARIANTS:
         raise UnknownNameError("step graph", variant, VARIANTS)
-    return FITTED_ON[variant].__contains__
+    return _REPORT_HOME if variant == "base" else tuple(_fit(constants)["home"])
+
+
+def _fit(name: str) -> dict[str, Any]:
+    fits = _fitted()["gemm"]["fits"]
+    if name not in fits:
+        raise UnknownNameError("fit", name, fits)
+    return fits[name]
+
+
+@functools.cache
+def _fitted() -> dict[str, Any]:
+    return json.loads(FITTED.read_text(encoding="utf-8"))

@@ -17,20 +17,35 @@ def evaluate(
     sku: Annotated[str | None, typer.Option("--sku", help="One GPU only.")] = None,
     source: Annotated[str, typer.Option("--source", help="Dataset: a name from `data list`, or a file.")] = "gemm-bf16",
     variant: VariantOption = "per-kernel",
+    protocol: Annotated[
+        Literal["pooled", "logo", "home"],
+        typer.Option("--protocol", help="GPUs the constants saw: all, all but the one scored, or A100 and H100."),
+    ] = "pooled",
     json: JsonOption = False,
 ) -> None:
     """Errors of predicted against measured kernels, beside the roofline on the same rows."""
     import factorgraph as fg
     from factorgraph.evaluation import evaluate_gemm
+    from factorgraph.protocol import constants_for, graph_for
     from factorgraph.step import fitted_on
 
-    rows = list(evaluate_gemm(fg.step_graph(variant), fg.load_dataset(source), sku=sku, home=fitted_on(variant)))
-    document = {"kind": kind, "source": source, "variant": variant, "rows": [row.as_dict() for row in rows]}
+    rows = list(
+        evaluate_gemm(
+            lambda name: graph_for(protocol, name, variant),
+            fg.load_dataset(source),
+            home=lambda name: name in fitted_on(variant, constants_for(protocol, name)),
+            sku=sku,
+        )
+    )
+    document = {"kind": kind, "source": source, "variant": variant, "protocol": protocol}
+    document["rows"] = [row.as_dict() for row in rows]
     if json:
         print_json(document)
         return
     screen = console()
-    screen.print(errors_table(document["rows"], f"Errors on measured GEMMs ({source}), in percent"))
+    screen.print(
+        errors_table(document["rows"], f"Errors on measured GEMMs ({source}, {protocol} constants), in percent")
+    )
 
 
 def errors_table(rows: list[dict], title: str):

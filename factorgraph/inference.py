@@ -1,0 +1,153 @@
+"""Fitting: the constants of a graph that make measurements most likely, and how far the data pin them down."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix as optx
+from jax import Array
+
+from factorgraph.errors import FactorGraphError
+from factorgraph.graph import FactorGraph
+from factorgraph.observations import Observations
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A fitted graph and how it was reached.
+
+    Attributes:
+        graph: with the fitted constants.
+        constants: those that were free, by "variable.field".
+        residuals: ln(predicted / measured), (group, entry); NaN where nothing was measured.
+        groups: what the groups of residuals are called.
+        result: "successful", or what the solver says it met.
+        steps: iterations of the solver.
+        uncertain: directions of the free constants that the data hardly pin down, the worst first, in words.
+    """
+
+    graph: FactorGraph
+    constants: dict[str, float]
+    residuals: np.ndarray
+    groups: tuple[str, ...]
+    result: str
+    steps: int
+    uncertain: tuple[str, ...]
+
+
+def fit(
+    graph: FactorGraph,
+    observations: Observations,
+    *,
+    free: Sequence[str],
+    robust: float | None = 0.08,
+    prior: float = 3.0,
+    steps: int = 60,
+) -> Fit:
+    """Maximum a posteriori constants from measured times, by Levenberg-Marquardt on log-residuals.
+
+    Every group weighs the same. A constant stays within the bounds that its law states, and within a factor of eight
+    of where it starts; inside, it moves on a logistic scale, with a normal prior of width `prior` around the start.
+
+    Args:
+        graph: the laws, with the constants to start from.
+        observations: what was measured.
+        free: constants to fit, "variable.field"; scalars.
+        robust: log-residual beyond which a residual counts linearly (soft L1); None for plain least squares.
+        prior: width of the prior on the logistic scale (a factor of about 8 to either side is 2 to 3 widths of 1).
+        steps: iterations at most.
+
+    Raises:
+        FactorGraphError: nothing is free, a constant is no scalar, or the graph does not give the measured variable.
+    """
+    if not free:
+        raise FactorGraphError("nothing to fit; name constants with free=['eta_mem.fit', ...]")
+    if observations.target not in graph:
+        raise FactorGraphError(f"this graph gives no '{observations.target}', which is what was measured")
+    scales = [_Scale.of(graph, path) for path in free]
+    part = graph.subgraph(observations.target)
+    values = {name: value for name, value in observations.values.items() if name in part.variables}
+    measured = observations.measured
+    there = jnp.isfinite(measured)
+    weight = jnp.where(there, 1.0 / jnp.sqrt(there.sum(axis=1, keepdims=True)), 0.0)
+
+    def log_residuals(position: Array) -> Array:
+        changed = part.with_parameters({s.path: s.value(x) for s, x in zip(scales, position, strict=True)})
+        predicted = jax.vmap(lambda one: changed.evaluate(one)[observations.target])(values)
+        return jnp.where(there, jnp.log(predicted) - jnp.log(jnp.where(there, measured, 1.0)), 0.0)
+
+    start = jnp.asarray([s.start for s in scales], float)
+
+    def objective(position: Array, _) -> tuple[Array, Array]:
+        # Divided by the robust scale, so that data and prior are both in widths of their distributions.
+        width = 0.08 if robust is None else robust
+        data = weight * _softened(log_residuals(position) / width, robust is not None)
+        return data, (position - start) / (prior * jnp.sqrt(float(measured.shape[1])))
+
+    solver = optx.LevenbergMarquardt(rtol=1e-5, atol=1e-6)
+    solution = eqx.filter_jit(optx.least_squares)(objective, solver, start, max_steps=steps, throw=False)
+    position = solution.value
+    constants = {s.path: float(s.value(x)) for s, x in zip(scales, position, strict=True)}
+    jacobian = jax.jit(jax.jacfwd(lambda p: (weight * log_residuals(p)).ravel()))(position)
+    residuals = np.where(np.asarray(there), np.asarray(log_residuals(position)), np.nan)
+    return Fit(
+        graph=graph.with_parameters(constants),
+        constants=constants,
+        residuals=residuals,
+        groups=observations.groups,
+        result="successful" if solution.result == optx.RESULTS.successful else str(optx.RESULTS[solution.result]),
+        steps=int(solution.stats["num_steps"]),
+        uncertain=_uncertain(np.asarray(jacobian, np.float64), list(free)),
+    )
+
+
+def _softened(residual: Array, robust: bool) -> Array:
+    """A residual whose square is the soft L1 loss 2 (sqrt(1 + r^2) - 1): r where small, sqrt(2 |r|) where large."""
+    if not robust:
+        return residual
+    # r * sqrt(2 / (sqrt(1 + r^2) + 1)) is the same number without the difference of nearly equal ones.
+    return residual * jnp.sqrt(2.0 / (jnp.sqrt(1.0 + residual**2) + 1.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scale:
+    """A constant on an unbounded scale: low + (high - low) * logistic(x)."""
+
+    path: str
+    low: float
+    high: float
+    start: float
+
+    @classmethod
+    def of(cls, graph: FactorGraph, path: str) -> "_Scale":
+        info = graph.parameter_info(path)
+        value = graph.parameters[path]
+        if value.ndim:
+            raise FactorGraphError(f"'{path}' holds {value.size} numbers; only single constants can be fitted")
+        now = float(value)
+        low, high = max(info.lower, now / 8.0), min(info.upper, now * 8.0)
+        share = float(np.clip((now - low) / (high - low), 0.01, 0.99))
+        return cls(path, low, high, float(np.log(share / (1.0 - share))))
+
+    def value(self, position: Array) -> Array:
+        return self.low + (self.high - self.low) * jax.nn.sigmoid(position)
+
+
+def _uncertain(jacobian: np.ndarray, free: list[str], *, least: float = 1e-3) -> tuple[str, ...]:
+    """Directions in which the residuals hardly move, in words."""
+    _, singular, directions = np.linalg.svd(jacobian, full_matrices=False)
+    found = []
+    for value, direction in sorted(zip(singular, directions, strict=True), key=lambda pair: pair[0]):
+        if value >= least * singular[0]:
+            break
+        named = [free[i] for i in np.argsort(-np.abs(direction)) if abs(direction[i]) > 0.3]
+        together = " and ".join(named)
+        found.append(
+            f"{together} cannot be told apart from these data"
+            if len(named) > 1
+            else f"{together} does not show in these data"
+        )
+    return tuple(found)
