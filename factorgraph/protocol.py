@@ -79,7 +79,7 @@ def refit(file: Path = FITTED) -> None:
     document = {
         "gemm": {
             "dataset": DATASET,
-            "sha256": entry.sha256,
+            "sha256": {name: file.sha256 for name, file in entry.files.items()},
             "engine": ENGINE,
             "sample": SAMPLE,
             "seed": SEED,

@@ -54,13 +54,15 @@ def demo(
     screen.print(
         predicting.falls_table(falls.sel(gemm=gemm), f"Loss waterfall of {gemm} in prefill, points of peak", "sku")
     )
-    written += plotting.save(plotting.waterfall(falls.sel(sku=SHOWN, gemm=gemm)), out / "waterfall")
-    written += plotting.save(plotting.pull_down(falls.sel(gemm=gemm)), out / "pull-down")
+    written += plotting.save(plotting.waterfall(falls.sel(sku=SHOWN), gemm=gemm), out / "waterfall")
+    written += plotting.save(plotting.pull_down(falls, gemm=gemm), out / "pull-down")
 
-    slopes = sensitivity(graph, cards, steps["decode"], wrt=["sm_clock", "power_cap", "working_set"])
-    screen.print()
-    screen.print(predicting.slopes_table(slopes, f"What moves t_step: decode, batch {BATCH}, context {CONTEXT}"))
-    written += plotting.save(plotting.elasticity_map(slopes), out / "elasticities")
+    for phase, step in steps.items():
+        slopes = sensitivity(graph, cards, step, wrt=["sm_clock", "power_cap", "working_set"])
+        screen.print()
+        screen.print(predicting.slopes_table(slopes, f"What moves t_step of {phase}, batch {BATCH}, context {CONTEXT}"))
+        written += plotting.save(plotting.elasticity_map(slopes), out / f"elasticities-{phase}")
+    screen.print("A working set of all weights is cold in every L2, so no small change of it matters.")
 
     screen.print()
     rows = [
