@@ -47,6 +47,8 @@ def waterfall(graph: FactorGraph, *sources: Any, factors: Sequence[str] = FACTOR
         >>> bool(abs(falls.points_lost.sum("factor") + left - 100.0).max() < 1e-9)
         True
     """
+    if not factors:
+        raise FactorGraphError("a waterfall of no factors; name those that t_gemm is made of with factors=[...]")
     names = [*factors, "gemm_flop", "peak_flops", "t_gemm", "gemm_count"]
     out = predict(graph, *sources, outputs=names, **values).astype(float)
     taken = xr.concat([out[name] for name in factors], dim=xr.IndexVariable("factor", list(factors)))

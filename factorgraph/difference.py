@@ -80,6 +80,9 @@ def explain_difference(
     """
     if by not in ("input", "factor"):
         raise UnknownNameError("way to split a difference", str(by), ["input", "factor"])
+    for case in (before, after):
+        if not isinstance(case, (list, tuple)):
+            raise FactorGraphError(f"a case is a tuple of sources such as (card, step); got {case!r:.60}")
     if by == "input":
         names, seconds, logs, ends = _by_input(graph, before, after, causes)
     else:

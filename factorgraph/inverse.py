@@ -105,9 +105,11 @@ def solve_for(
         >>> found.smallest, found.largest > 64
         (1.0, True)
     """
+    if len(between) != 2 or not between[0] < between[1]:
+        raise FactorGraphError(f"a range runs from low to high, such as (300.0, 700.0); {between} does not")
+    if not at_most > 0:
+        raise FactorGraphError(f"at_most={at_most:g} can be met by nothing; give a target above zero")
     low, high = map(float, between)
-    if not low < high:
-        raise FactorGraphError(f"a range runs from low to high; {low:g} to {high:g} is empty")
     if output not in graph:
         raise UnknownNameError("output", output, [variable.name for variable in graph.outputs])
     if graph.variables[output].plates:

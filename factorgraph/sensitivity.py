@@ -158,8 +158,12 @@ def _labelled(graph, found, handles, outputs, plates, inputs, attrs) -> xr.Datas
     # A computed variable was moved by a factor, so its reach in its own unit is its value.
     computed = xr.DataArray([h.kind == "computed" and not h.scaled for h in handles], dims="parameter")
     reach = xr.where(computed, value, array("reach", "parameter"))
-    relative = xr.where(start == 0.0, 0.0, first)
-    data = {"derivative": first / reach, "elasticity": relative / at, "value": value, "output_value": at}
+    data = {
+        "derivative": first / reach,
+        "elasticity": _relative(first.where(start != 0.0, 0.0), at),
+        "value": value,
+        "output_value": at,
+    }
     meanings = {
         "derivative": ("see derivative_unit", "derivative of the output by the parameter"),
         "elasticity": ("1", "relative change of the output per relative change of the parameter"),
@@ -175,15 +179,16 @@ def _labelled(graph, found, handles, outputs, plates, inputs, attrs) -> xr.Datas
             [[[_per(unit, "1" if h.scaled else h.unit) for unit in row] for h in handles] for row in units],
         )
         data["second_derivative"] = second / (reach * reach.rename(other))
-        still = (start == 0.0) | (start.rename(other) == 0.0)
-        data["second_elasticity"] = xr.where(still, 0.0, second) / at
+        moving = (start != 0.0) & (start.rename(other) != 0.0)
+        data["second_elasticity"] = _relative(second.where(moving, 0.0), at)
         meanings["second_derivative"] = ("see second_derivative_unit", "second derivative of the output")
         meanings["second_elasticity"] = ("1", "second derivative times both parameters over the output")
     dataset = xr.Dataset(data, coords=coords, attrs=attrs | {"title": "factorgraph sensitivity"})
     for name, (unit, meaning) in meanings.items():
         dataset[name].attrs = {"units": unit, "long_name": meaning}
     front = [d for d in ("sku", "step") if d in dims]
-    _hold_finite(dataset)
+    for name in data:
+        _hold_finite(dataset[name])
     return dataset.transpose(*front, "parameter", "parameter_2", "output", ..., missing_dims="ignore")
 
 
@@ -194,12 +199,19 @@ def _per(unit: str, by: str) -> str:
     return f"{unit}/({by})" if any(sign in by for sign in "/* ") else f"{unit}/{by}"
 
 
-def _hold_finite(dataset: xr.Dataset) -> None:
-    bad = dataset.derivative.where(~np.isfinite(dataset.derivative), drop=True)
+def _relative(change: xr.DataArray, value: xr.DataArray) -> xr.DataArray:
+    """Change over value; nothing is nothing, though the value itself be zero."""
+    return (change / value).where(change != 0.0, 0.0)
+
+
+def _hold_finite(found: xr.DataArray) -> None:
+    bad = np.argwhere(~np.isfinite(found.values))
     if bad.size:
+        at = found.isel(dict(zip(found.dims, bad[0], strict=True)))
+        names = " by ".join(f"'{at[dim].values}'" for dim in ("output", "parameter", "parameter_2") if dim in at.coords)
         raise FactorGraphError(
-            f"the derivative of '{bad.output.values[0]}' by '{bad.parameter.values[0]}' is not finite here; "
-            f"a law on the way has an edge at these inputs"
+            f"the {str(found.name).replace('_', ' ')} of {names} is not finite here; "
+            f"a law on the way has an edge at these inputs, or the output is zero"
         )
 
 
@@ -268,6 +280,11 @@ def swing(
         >>> bool((out.change < 0).all())
         True
     """
+    for name, ends in over.items():
+        if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
+            raise FactorGraphError(f"swing needs two values of '{name}', such as (1, 2); got {ends!r}")
+    if not over:
+        raise FactorGraphError("swing over nothing; name at least one quantity and its two values")
     outputs = _distinct(outputs)
     if _shared_plates(graph, outputs):
         raise FactorGraphError(f"swing looks at whole steps; {', '.join(outputs)} lie on a plate")

@@ -22,6 +22,7 @@ from factorgraph.blocks import Parts, assemble, run_blocks
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.graph import FactorGraph
 from factorgraph.labelled import gather, provenance
+from factorgraph.units import to_unit
 from factorgraph.varying import STEP_CHOICES, STEP_NUMBERS, Case, Handle, open_case
 from factorgraph.workload.model import ModelConfig
 
@@ -68,17 +69,20 @@ def sweep(
     if phase not in STEP_NUMBERS:
         raise UnknownNameError("phase", phase, STEP_NUMBERS)
     _hold_outputs(graph, outputs)
+    if block_points < 1:
+        raise FactorGraphError(f"block_points={block_points}; a block has at least one point")
     known = {*STEP_NUMBERS[phase], *STEP_CHOICES, *graph.variables, *graph.parameters}
     for name in axes:
         if name not in known:
             raise UnknownNameError("quantity to sweep over", name, known)
-    values = {name: _axis_values(name, value) for name, value in axes.items()}
+    values = {name: _axis_values(graph, name, value) for name, value in axes.items()}
     single = {name for name, value in axes.items() if np.ndim(value) == 0}
     choices = {name: values[name] for name in STEP_CHOICES if name in values}
     numbers = {name: values[name] for name in STEP_NUMBERS[phase] if name in values}
     settings = {name: v for name, v in values.items() if name not in choices and name not in numbers}
     many_models = not isinstance(models, ModelConfig)
     every_model: list[ModelConfig] = [models] if isinstance(models, ModelConfig) else list(models)
+    _hold_models(every_model)
     labels = {"model": [model.name for model in every_model], **{name: list(v) for name, v in choices.items()}}
     cases = tuple(
         _open(graph, skus, model, phase, dict(zip(choices, chosen, strict=True)), numbers, settings)
@@ -347,7 +351,21 @@ def _open(graph, skus, model, phase, choices, numbers, settings) -> Prepared:
     )
 
 
-def _axis_values(name: str, value: Any) -> np.ndarray:
+def _hold_models(models: list[ModelConfig]) -> None:
+    for model in models:
+        if not isinstance(model, ModelConfig):
+            raise FactorGraphError(f"{model!r:.60} is no model; pass one from load_model, or a list of them")
+    names = [model.name for model in models]
+    if not names or len(set(names)) < len(names):
+        raise FactorGraphError(
+            f"models to sweep over must be at least one, each once; got {', '.join(names) or 'none'}"
+        )
+
+
+def _axis_values(graph: FactorGraph, name: str, value: Any) -> np.ndarray:
+    if isinstance(value, xr.DataArray) and name in graph.variables:
+        unit = graph.variables[name].unit
+        value = to_unit(value.values, value.attrs.get("units", unit), unit, what=name)
     values = np.atleast_1d(np.asarray(value))
     if values.ndim > 1 or values.size == 0:
         raise FactorGraphError(f"axis '{name}' must be a value or a list of at least one; it has shape {values.shape}")

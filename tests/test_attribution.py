@@ -60,6 +60,22 @@ def test_a_factor_left_out_is_noticed(graph, h100, small_step):
         waterfall(graph, h100, small_step, factors=["eta_clock", "eta_wave", "eta_tc", "eta_barrier"])
 
 
+def test_cards_become_a_dimension(graph):
+    step = fg.load_model("llama-3.1-8b").decode(batch=64, context=2048)
+    names = ["h100-sxm", "l40s"]
+    falls = waterfall(graph, [fg.load_sku(name) for name in names], step)
+    assert falls.efficiency.dims == ("sku", "gemm", "factor")
+    one = waterfall(graph, fg.load_sku("l40s"), step)
+    # Which of two tilings that tie is taken may hang on a rounding; what is achieved does not.
+    np.testing.assert_allclose(falls.achieved.sel(sku="l40s"), one.achieved, rtol=1e-5)
+    assert falls.gemm.values.tolist() == list(step.coords["gemm"])
+
+
+def test_no_factors_make_no_waterfall(graph, h100, small_step):
+    with pytest.raises(FactorGraphError, match="no factors"):
+        waterfall(graph, h100, small_step, factors=[])
+
+
 def test_an_unknown_factor_is_named(graph, h100, small_step):
     with pytest.raises(UnknownNameError, match="did you mean 'eta_mem'"):
         waterfall(graph, h100, small_step, factors=["eta_men"])

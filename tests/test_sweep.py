@@ -227,6 +227,23 @@ def test_what_cannot_be_swept_is_refused_before_anything_runs(axes, error, messa
         sweep(fg.step_graph(), cards, models[0], **axes)
 
 
+def test_units_of_an_axis_are_converted(cards, models):
+    caps = xr.DataArray([0.35, 0.7], dims="power_cap", attrs={"units": "kW"})
+    grid = sweep(fg.step_graph(), cards[0], models[0], batch=1, context=128, power_cap=caps)
+    assert grid.coords["power_cap"].tolist() == [350.0, 700.0]
+
+
+def test_models_and_cards_are_checked(cards, models):
+    graph = fg.step_graph()
+    for bad in ([], [models[0], models[0]], ["llama-3.1-8b"]):
+        with pytest.raises(FactorGraphError, match="model"):
+            sweep(graph, cards, bad, batch=1, context=128)
+    with pytest.raises(FactorGraphError, match="h100-sxm"):
+        sweep(graph, cards, models[0], batch=1, context=128, weights=["bf16", "fp4"])
+    with pytest.raises(FactorGraphError, match="at least one point"):
+        sweep(graph, cards, models[0], batch=1, context=128, block_points=0)
+
+
 @pytest.mark.parametrize(
     ("on", "message"), [("thread", "is no place to compute"), ("tcp://127.0.0.1:9", "no dask scheduler answers")]
 )

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from factorgraph.plotting.style import ACCENT, FAINT, INK, SHADES, axis_label, new_figure, scale, styled
+from factorgraph.plotting.style import ACCENT, FAINT, INK, SHADES, axis_label, new_figure, require, scale, styled
 
 
 def difference(why: xr.Dataset, *, before: str = "before", after: str = "after", shown: int = 8) -> Figure:
@@ -26,6 +26,7 @@ def difference(why: xr.Dataset, *, before: str = "before", after: str = "after",
         >>> figure.axes[0].get_xlabel()
         'step time (ms)'
     """
+    require(why, "seconds", "before", "after", maker="explain_difference")
     names, seconds = [str(name) for name in why["cause"].values], why["seconds"].values
     # Below a thousandth of the step a bar is thinner than its outline.
     kept = [i for i in range(len(names)) if abs(seconds[i]) > 1e-3 * float(why["before"])][:shown]

@@ -5,7 +5,19 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from factorgraph.errors import FactorGraphError, UnknownNameError
-from factorgraph.plotting.style import ACCENT, FAINT, INK, LEFT, SHADES, axis_label, dark, new_figure, scale, styled
+from factorgraph.plotting.style import (
+    ACCENT,
+    FAINT,
+    INK,
+    LEFT,
+    SHADES,
+    axis_label,
+    dark,
+    new_figure,
+    require,
+    scale,
+    styled,
+)
 
 NAMES = {
     "eta_clock": "clock",
@@ -114,6 +126,7 @@ def roofline(prediction: xr.Dataset) -> Figure:
     Raises:
         FactorGraphError: more than one card or step is left, or no GEMM is there.
     """
+    require(prediction, "t_gemm", "traffic", "gemm_flop", "peak_flops", "dram_bandwidth", maker="predict")
     if "gemm" not in prediction.dims or prediction["t_gemm"].dims != ("gemm",):
         raise FactorGraphError("a roofline shows the kernels of one card and one step; select one with .sel(...)")
     kernels = _roofline_points(prediction)
@@ -183,6 +196,7 @@ def _crowds(kernels: list[tuple]) -> list[list[tuple]]:
 
 def _one_gemm(falls: xr.Dataset, gemm: str | None) -> xr.Dataset:
     """Efficiency and points of one GEMM, or of the step's GEMMs together, under the same names."""
+    require(falls, "efficiency", "points_lost", "total_efficiency", "total_points_lost", maker="waterfall")
     if gemm is None:
         return falls[["total_efficiency", "total_points_lost"]].rename(
             total_efficiency="efficiency", total_points_lost="points_lost"

@@ -6,7 +6,19 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from factorgraph.errors import FactorGraphError, UnknownNameError
-from factorgraph.plotting.style import ACCENT, DASHES, FAINT, INK, SHADES, axis_label, dark, new_figure, spread, styled
+from factorgraph.plotting.style import (
+    ACCENT,
+    DASHES,
+    FAINT,
+    INK,
+    SHADES,
+    axis_label,
+    dark,
+    new_figure,
+    require,
+    spread,
+    styled,
+)
 
 _SIGNED = LinearSegmentedColormap.from_list("signed", [SHADES[0], SHADES[2], "#ffffff", "#e8b48e", ACCENT])
 
@@ -21,7 +33,8 @@ def tornado(swings: xr.Dataset, *, output: str = "t_step") -> Figure:
     Raises:
         FactorGraphError: more than one card is left.
     """
-    one = swings.sel(output=output)
+    require(swings, "low", "high", "baseline", "change", maker="swing")
+    one = swings.sel(output=_among(swings, output))
     if one["low"].dims != ("parameter",):
         raise FactorGraphError("a tornado shows one card and one point; select one with .sel(...)")
     one = one.sortby(abs(one["change"]))
@@ -63,7 +76,8 @@ def elasticity_map(sensitivities: xr.Dataset, *, output: str = "t_step") -> Figu
     Raises:
         FactorGraphError: the data do not span cards and parameters alone.
     """
-    one = sensitivities["elasticity"].sel(output=output)
+    require(sensitivities, "elasticity", maker="sensitivity")
+    one = sensitivities["elasticity"].sel(output=_among(sensitivities, output))
     if set(one.dims) != {"sku", "parameter"}:
         raise FactorGraphError(f"a map spans cards and parameters; these data span {', '.join(map(str, one.dims))}")
     one = one.transpose("parameter", "sku")
@@ -122,6 +136,13 @@ def convergence(shares: xr.Dataset, *, estimate: str = "first_order") -> Figure:
         axes.grid(True, axis="y")
         figure.legend(loc="outside right upper")
     return figure
+
+
+def _among(data: xr.Dataset, output: str) -> str:
+    outputs = [str(name) for name in data["output"].values]
+    if output not in outputs:
+        raise UnknownNameError("output", output, outputs)
+    return output
 
 
 def _number(text: str) -> str:

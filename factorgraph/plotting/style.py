@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -109,6 +110,17 @@ def scale(values: Any, unit: str) -> tuple[float, str]:
         return 1.0, "" if unit == "1" else unit
     factor, prefix = next((one for one in _PREFIXES if largest >= one[0]), _PREFIXES[-1])
     return factor, prefix + unit
+
+
+def require(data: xr.Dataset, *names: str, maker: str) -> None:
+    """Refuse a dataset that some other function made.
+
+    Raises:
+        FactorGraphError: a variable is missing.
+    """
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise FactorGraphError(f"this figure needs '{missing[0]}', which the data lack; pass what {maker} returns")
 
 
 def axis_label(text: str, unit: str) -> str:
