@@ -36,9 +36,13 @@ def faster_than_possible(kind: str, values: Mapping[str, np.ndarray], facts: Map
         return found
     card, flop = load_sku(facts["sku"]), _WORK[kind](values)
     dtypes = values["dtype"] if "dtype" in values else np.full(len(latency), facts.get("dtype", ""), dtype=object)
-    for dtype in set(dtypes):
-        if (peak := _highest_rate(card, dtype)) is not None:
-            found |= (dtypes == dtype) & (flop / latency > _TOLERANCE * peak)
+    # Attention on an FP8 cache may multiply in FP8 whatever the type of the queries.
+    others = values.get("kv_dtype", dtypes)
+    for dtype, other in set(zip(dtypes, others, strict=True)):
+        rates = [rate for name in (dtype, other) if (rate := _highest_rate(card, name)) is not None]
+        if rates:
+            of_these = (dtypes == dtype) & (others == other)
+            found |= of_these & (flop / latency > _TOLERANCE * max(rates))
     return found
 
 

@@ -25,7 +25,7 @@ from factorgraph.datasets.schema import FACTS, conform
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.paths import data_root, search_path
 
-DATA, REJECTED, DATASHEET = "data.nc", "rejected.csv", "datasheet.md"
+DATA, REJECTED, DATASHEET, SOURCE = "data.nc", "rejected.csv", "datasheet.md", "source.csv"
 _SAID = ("kind", "title", "licence", "source")
 
 
@@ -253,7 +253,7 @@ def seal(folder: Path) -> Entry:
     """Write the record of a dataset's folder, `about.json`, from the files in it, so that changes to them show.
 
     Args:
-        folder: holds data.nc and datasheet.md, and rejected.csv if rows were left out.
+        folder: holds data.nc and datasheet.md; rejected.csv if rows were left out; source.csv if data.nc is made of it.
 
     Raises:
         IntegrityError: a file is missing or cannot be read.
@@ -263,7 +263,7 @@ def seal(folder: Path) -> Entry:
     dataset = conform(read_netcdf(folder / DATA), title=f"dataset {folder.name}")
     if not (folder / DATASHEET).is_file():
         raise IntegrityError(f"{folder} has no {DATASHEET}; write one that says what was measured and how")
-    files = {name: folder / name for name in (DATA, DATASHEET, REJECTED) if (folder / name).is_file()}
+    files = {name: folder / name for name in (DATA, DATASHEET, REJECTED, SOURCE) if (folder / name).is_file()}
     rejected = pd.read_csv(files[REJECTED]) if REJECTED in files else None
     with replacing(folder / "about.json") as beside:
         beside.write_text(_record(dataset, files, rejected), encoding="utf-8")
@@ -356,7 +356,7 @@ def _entry(name: str, record: Path) -> Entry:
 def _stored_file(name: str, about: Mapping[str, Any], record: Path) -> StoredFile:
     digest = str(about["sha256"])
     # Both become parts of a path, which a record must not lead out of the store.
-    if name not in (DATA, REJECTED, DATASHEET) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+    if name not in (DATA, REJECTED, DATASHEET, SOURCE) or not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise ValueError(f"file {name!r} or its sha256 is not one that a dataset has")
     beside, kept = record.parent / name, store_root() / "objects" / digest
     path = beside if record.name == "about.json" and (beside.is_file() or "url" not in about) else kept

@@ -10,6 +10,7 @@ from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.units import to_unit
 
 UNKNOWN = "unknown"
+BY_ROW = "by row"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Field:
 
     Attributes:
         name: of the coordinate or data variable.
-        unit: the SI unit it has after loading; "text" for names.
+        unit: the SI unit it has after loading; "text" for names, "by row" where each row has its own.
         doc: what it is, in a few words.
         required: whether a dataset of the kind must hold it.
         measured: whether it is a result, which may be absent (NaN) where nothing was measured.
@@ -210,7 +211,7 @@ KINDS = {
             (
                 Field("model", "text", "the model served"),
                 *_maybe(
-                    _count("concurrency", "requests in flight"),
+                    _count("concurrency", "requests in flight, 0 where not stated", zero=True),
                     _count("input_len", "prompt tokens a request"),
                     _count("output_len", "tokens generated a request"),
                     _count("tensor_parallel", "GPUs a layer is split over"),
@@ -227,8 +228,11 @@ KINDS = {
             "numbers a report states, each in its own unit",
             (
                 Field("quantity", "text", "which quantity"),
-                Field("stated_unit", "text", "the unit of the value"),
                 Field("stated", "text", "the value as printed"),
+                Field("stated_unit", "text", "the unit it is printed in"),
+                Field("si_unit", "text", "the unit of low and high"),
+                _result("low", BY_ROW, "the value, or the lower end of a printed range"),
+                _result("high", BY_ROW, "the value, or the upper end of a printed range"),
             ),
         ),
     )
@@ -325,7 +329,7 @@ def _coordinates(dataset: xr.Dataset, name: str) -> list[str]:
 
 
 def _in_si(values: xr.DataArray, field: Field) -> xr.DataArray:
-    if field.unit == "text" or "units" not in values.attrs:
+    if field.unit in ("text", BY_ROW) or "units" not in values.attrs:
         return values
     given = str(values.attrs["units"])
     converted = values.copy(data=to_unit(values.data, given, field.unit, what=field.name))
@@ -344,7 +348,7 @@ def _value_faults(values: xr.DataArray, field: Field) -> Iterator[Fault]:
         yield Fault(field.name, f"holds {values.dtype}", f"give numbers in '{field.unit}'")
         return
     if "units" not in values.attrs:
-        yield Fault(field.name, "has no unit", f"set its attribute units, such as '{field.unit}'")
+        yield Fault(field.name, "has no unit", f"set its attribute units to '{field.unit}', or one like it")
         return
     if field.whole and values.dtype.kind == "f":
         yield Fault(field.name, "counts something but is not whole", "give whole numbers")
@@ -360,7 +364,7 @@ def _value_faults(values: xr.DataArray, field: Field) -> Iterator[Fault]:
     if infinite := np.isinf(numbers).sum():
         yield Fault(field.name, f"is infinite in {infinite} places", "leave those rows out")
     low = (numbers < 0) if field.zero else (numbers <= 0)
-    if low.any():
+    if low.any() and field.unit != BY_ROW:
         least = "negative" if field.zero else "zero or negative"
         yield Fault(field.name, f"is {least} in {low.sum()} places", "leave those rows out")
 

@@ -101,7 +101,7 @@ def _place(source: Path, rows: Rows) -> dict[str, str]:
 
 def _dtype(rows: Rows, column: str) -> np.ndarray:
     rows.require(column)
-    return pd.Series(rows.text(column)).replace(_DTYPES).to_numpy(dtype=object)
+    return np.array([_DTYPES.get(name, name) for name in rows.text(column)], dtype=object)
 
 
 def _counts(rows: Rows, **columns: str) -> dict[str, np.ndarray]:
@@ -143,7 +143,7 @@ def _collective(rows: Rows) -> tuple[str, dict[str, np.ndarray]]:
     column = "allreduce_dtype" if "allreduce_dtype" in rows.frame else "nccl_dtype"
     dtype = _dtype(rows, column)
     rows.require("op_name")
-    size = pd.Series(dtype).map(_ELEMENT_BYTES).to_numpy(dtype=float)
+    size = np.array([_ELEMENT_BYTES.get(name, np.nan) for name in dtype])
     rows.reject(np.isnan(size), f"{column} is none whose size is known")
     values = _counts(rows, ranks="num_gpus", message="message_size")
     return "collective", {

@@ -84,7 +84,7 @@ class Rows:
             self.reject(values == "", f"{column} is empty")
         else:
             values = values.where(values != "", absent)
-        return values.to_numpy(dtype=object)
+        return np.asarray(values, dtype=object)
 
     def numbers(
         self,
