@@ -191,11 +191,10 @@ class Sweep:
         """
         where = self.blocks[number]
         shape = tuple(part.stop - part.start for part in where)
-        labels = {name: self.coords[name][part] for name, part in zip(self.coords, where, strict=True)}
-        index = dict(zip(self.coords, np.indices(shape).reshape(len(shape), -1), strict=True))
-        index = {name: at + where[list(self.coords).index(name)].start for name, at in index.items()}
-        prepared = self.cases[self._case_number(where)]
         count = math.prod(shape)
+        within = np.indices(shape).reshape(len(shape), count)
+        index = {name: part.start + at for name, part, at in zip(self.coords, where, within, strict=True)}
+        prepared = self.cases[self._case_number(where)]
         moved = {h.name: self.coords[h.name][index[h.name]] for h in prepared.handles if h.name in index}
         moved |= {name: np.full(count, value) for name, value in self.fixed.items()}
         cards = index.get("sku", np.zeros(count, int))
@@ -206,8 +205,8 @@ class Sweep:
         results = {name: np.asarray(found[name])[:count].reshape(shape) for name in self.outputs}
         for name, values in results.items():
             if not np.isfinite(values).all():
-                at = np.argwhere(~np.isfinite(values))[0]
-                point = ", ".join(f"{dim}={labels[dim][i]}" for dim, i in zip(labels, at, strict=True))
+                bad = np.flatnonzero(~np.isfinite(values))[0]
+                point = ", ".join(f"{dim}={self.coords[dim][at[bad]]}" for dim, at in index.items())
                 raise FactorGraphError(f"'{name}' is not finite at {point}; its law does not reach this far")
         return results
 

@@ -78,6 +78,24 @@ def test_points_are_predictions(grid, loaded, cards, models):
         np.testing.assert_allclose(found.t_gpu, expected.t_gpu, rtol=1e-5)
 
 
+def test_a_grid_of_one_point_is_a_number(models, tmp_path):
+    graph = fg.step_graph().subgraph("t_host")
+    one = sweep(graph, {"sm_clock": 1.8e9}, models[0], outputs=["t_host"], batch=7, context=128)
+    assert (one.points, one.sizes) == (1, {})
+    assert float(one.load().t_host) == pytest.approx(host_time(7), rel=1e-6)
+    assert float(one.lazy().t_host) == pytest.approx(host_time(7), rel=1e-6)
+    for ending, engine in ((".nc", "netcdf4"), (".zarr", "zarr")):
+        with xr.open_dataset(one.write(tmp_path / f"one{ending}"), engine=engine) as back:
+            assert float(back.t_host) == pytest.approx(host_time(7), rel=1e-6)
+
+
+def test_a_point_without_a_finite_result_is_named(models):
+    graph = fg.step_graph().subgraph("t_host").with_parameters({"t_host.s1": 3e38})
+    grid = sweep(graph, {"sm_clock": 1.8e9}, models[0], outputs=["t_host"], batch=[1, 10], context=128)
+    with pytest.raises(FactorGraphError, match=r"'t_host' is not finite at batch=10\.0"):
+        grid.load()
+
+
 def test_labels_units_and_provenance_come_along(loaded):
     assert loaded.t_step.units == "s"
     assert loaded.power_cap.units == "W"
