@@ -42,7 +42,7 @@ def faster_than_possible(kind: str, values: Mapping[str, np.ndarray], facts: Map
         rates = [rate for name in (dtype, other) if (rate := _highest_rate(card, name)) is not None]
         if rates:
             of_these = (dtypes == dtype) & (others == other)
-            found |= of_these & (flop / latency > _TOLERANCE * max(rates))
+            found |= of_these & (flop > _TOLERANCE * max(rates) * latency)
     return found
 
 

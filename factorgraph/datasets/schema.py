@@ -98,7 +98,11 @@ def _maybe(*fields: Field) -> tuple[Field, ...]:
 
 
 _LATENCY = _result("latency", "s", "time of one run")
-_POWER = _maybe(_result("power", "W", "board power"), _result("sm_clock", "Hz", "SM clock while it ran"))
+_POWER = _maybe(
+    Field("power_cap", "W", "power limit"),
+    _result("power", "W", "board power"),
+    _result("sm_clock", "Hz", "SM clock while it ran"),
+)
 _COPIES = _count("cache_copies", "copies of the operands that are cycled", required=False, zero=True)
 
 KINDS = {
@@ -107,7 +111,16 @@ KINDS = {
         Kind(
             "gemm",
             "matrix products (m x k) (k x n)",
-            (_count("m", "rows"), _count("n", "columns"), _count("k", "inner size"), _LATENCY, _COPIES, *_POWER),
+            (
+                _count("m", "rows"),
+                _count("n", "columns"),
+                _count("k", "inner size"),
+                _LATENCY,
+                _COPIES,
+                _count("calls", "runs that the time is taken over", required=False),
+                _count("tensor_parallel", "GPUs that the layer is split over", required=False),
+                *_POWER,
+            ),
         ),
         Kind(
             "attention",
@@ -150,6 +163,7 @@ KINDS = {
                 _LATENCY,
                 *_maybe(
                     Field("traffic", "B", "bytes read and written"),
+                    _count("calls", "runs that the time is taken over"),
                     _count("tokens", "tokens"),
                     _count("width", "elements a token"),
                 ),
@@ -171,7 +185,12 @@ KINDS = {
             (
                 Field("volume", "B", "bytes moved or window read"),
                 _result("bandwidth", "B/s", "bytes per second"),
-                *_maybe(_LATENCY, _result("spread", "1", "spread over repeats, relative", zero=True)),
+                *_maybe(
+                    _LATENCY,
+                    _result("spread", "1", "spread over repeats, relative", zero=True),
+                    Field("block", "B", "bytes that one thread block reads"),
+                    Field("mode", "text", "how the kernels were launched"),
+                ),
             ),
         ),
         Kind(
@@ -180,7 +199,6 @@ KINDS = {
             (
                 Field("workload", "text", "what ran"),
                 *_maybe(
-                    Field("power_cap", "W", "power limit"),
                     Field("clock_lock", "Hz", "clock the SMs were locked to"),
                     _result("throughput", "FLOP/s", "work per second"),
                     _result("bandwidth", "B/s", "bytes per second"),

@@ -50,7 +50,8 @@ def read(source: Path, facts: dict[str, str], *, table: str | None = None) -> Im
     kind, values = _TABLES[name](rows)
     values |= {"latency": rows.numbers("latency", "ms", "s"), "kernel_source": rows.text("kernel_source")}
     if {"power", "power_limit"} <= set(rows.frame):
-        values |= {column: rows.numbers(column, "W", "W", optional=True) for column in ("power", "power_limit")}
+        columns = {"power": "power", "power_cap": "power_limit"}
+        values |= {field: rows.numbers(column, "W", "W", optional=True) for field, column in columns.items()}
         facts = {"power_state": "recorded"} | facts
     said = {"title": f"{name} measured by aiconfigurator-core's collectors", "statistic": "as tabulated by the source"}
     return rows.finish(kind, values, said | _place(source, rows) | facts, title=source.name)

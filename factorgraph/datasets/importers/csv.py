@@ -52,6 +52,4 @@ def _quantity(rows: Rows, column: str, field: Field) -> np.ndarray:
         if field.unit != "1":
             raise FactorGraphError(f"{field.name} needs a unit; write {field.name}={column}:{field.unit}")
     rows.require(name)
-    return rows.numbers(
-        name, unit, field.unit, whole=field.whole, zero=field.zero, optional=field.measured or not field.required
-    )
+    return rows.numbers(name, unit, field.unit, whole=field.whole, zero=field.zero, optional=not field.required)

@@ -48,7 +48,7 @@ class Rows:
 
     def __init__(self, frame: pd.DataFrame, where: Any, *, notes: Iterable[str] = ()):
         self.frame, self.where, self.notes = frame, where, list(notes)
-        self.reasons = pd.Series("", index=frame.index, dtype=object)
+        self.reasons = np.full(len(frame), "", dtype=object)
 
     @classmethod
     def of_table(cls, table: Table, where: Any) -> "Rows":
@@ -58,10 +58,19 @@ class Rows:
         rows.reject(table.frame.duplicated(), REPEATED)
         return rows
 
+    @classmethod
+    def of_records(cls, records: Iterable[Mapping[str, Any]], where: Any) -> "Rows":
+        """Rows of JSON objects, of which only plain values count; the index counts them from 1."""
+        plain = (str, int, float, bool)
+        cells = [{str(k): v for k, v in record.items() if isinstance(v, plain)} for record in records]
+        frame = pd.DataFrame(cells, dtype=object)
+        frame.index = pd.RangeIndex(1, len(frame) + 1, name="line")
+        return cls(frame, where)
+
     @property
     def kept(self) -> np.ndarray:
         """Which rows are still in."""
-        return (self.reasons == "").to_numpy()
+        return self.reasons == ""
 
     def require(self, *columns: str) -> None:
         """Make sure that columns are there.
@@ -137,7 +146,7 @@ class Rows:
             self.reject(faster_than_possible(kind, values, said), IMPOSSIBLE)
         kept = self.kept
         if not kept.any():
-            reasons = ", ".join(f"{n} x {reason}" for reason, n in self.reasons.value_counts().items())
+            reasons = ", ".join(f"{n} x {reason}" for reason, n in pd.Series(self.reasons).value_counts().items())
             raise SourceError(f"no row of {self.where} can be used: {reasons or 'it has none'}")
         schema = {field.name: field for field in kind_of(kind).fields}
         coords, data = {}, {}
