@@ -109,7 +109,9 @@ def vocabulary() -> dict[str, Variable]:
 
 
 _EFFICIENCY = Domain(0.0, 1.0)
-_TIME = Domain(0.0, 1e6)
+# A wait may be nothing; the work of a kernel takes some time, and no law caps it.
+_TIME = Domain(0.0)
+_DURATION = Domain(1e-13)
 _COUNT = Domain(1.0, 1e9)
 _CLOCK = Domain(1e8, 4e9)
 _BANDWIDTH = Domain(1e9, 1e14)
@@ -166,23 +168,23 @@ GemmType = Annotated[
 ]
 GemmCount = Annotated[Array, Variable("gemm_count", "1", Domain(0, 1e6), _G, "launches in a step")]
 FlopPerClock = Annotated[
-    Array, Variable("flop_per_clock", "FLOP", Domain(64, 1e5), _G, "dense FLOP per clock and SM in the GEMM's type")
+    Array, Variable("flop_per_clock", "FLOP", Domain(1, 1e5), _G, "dense FLOP per clock and SM in the GEMM's type")
 ]
 WeightElementSize = Annotated[Array, Variable("weight_element_size", "B", _ELEMENT, _G, "bytes of a weight")]
 ActivationElementSize = Annotated[
     Array, Variable("activation_element_size", "B", _ELEMENT, _G, "bytes of an activation")
 ]
 OutputElementSize = Annotated[Array, Variable("output_element_size", "B", _ELEMENT, _G, "bytes of an output")]
-GemmFlop = Annotated[Array, Variable("gemm_flop", "FLOP", Domain(2, 1e20), _G, "floating-point operations")]
-Traffic = Annotated[Array, Variable("traffic", "B", Domain(1, 1e15), _G, "compulsory bytes: operands and result once")]
+GemmFlop = Annotated[Array, Variable("gemm_flop", "FLOP", Domain(2.0), _G, "floating-point operations")]
+Traffic = Annotated[Array, Variable("traffic", "B", Domain(0.5), _G, "compulsory bytes: operands and result once")]
 WorkingSet = Annotated[
-    Array, Variable("working_set", "B", Domain(1, 1e15), _G, "bytes touched between two uses of the same weight")
+    Array, Variable("working_set", "B", Domain(1.0), _G, "bytes touched between two uses of the same weight")
 ]
-PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e10, 1e17), _G, "peak rate at the boost clock")]
+PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e8, 1e18), _G, "peak rate at the boost clock")]
 TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512), ("tiling",), "rows of an output tile")]
 TileN = Annotated[Array, Variable("tile_n", "1", Domain(8, 512), ("tiling",), "columns of an output tile")]
 SplitK = Annotated[Array, Variable("split_k", "1", Domain(1, 64), ("tiling",), "slices the depth is cut into")]
-Waves = Annotated[Array, Variable("waves", "1", Domain(0.5, 1e9), _GT, "rounds in which the SMs work off the tiles")]
+Waves = Annotated[Array, Variable("waves", "1", Domain(0.0), _GT, "rounds in which the SMs work off the tiles")]
 EtaClock = Annotated[Array, Variable("eta_clock", "1", _EFFICIENCY, _G, "sustained clock over boost clock")]
 EtaWave = Annotated[
     Array, Variable("eta_wave", "1", _EFFICIENCY, _GT, "useful share of the tiles that waves of SMs run")
@@ -192,21 +194,21 @@ EtaBarrier = Annotated[
     Array, Variable("eta_barrier", "1", _EFFICIENCY, _GT, "share of time not spent waiting: launch, fill, epilogue")
 ]
 EtaMem = Annotated[Array, Variable("eta_mem", "1", _EFFICIENCY, _GT, "compute time over time with memory traffic")]
-TMainLoop = Annotated[Array, Variable("t_main_loop", "s", _TIME, _GT, "time in the main loops of all waves")]
+TMainLoop = Annotated[Array, Variable("t_main_loop", "s", _DURATION, _GT, "time in the main loops of all waves")]
 TLaunch = Annotated[Array, Variable("t_launch", "s", _TIME, doc="launch of a kernel from a graph")]
 TReduce = Annotated[Array, Variable("t_reduce", "s", _TIME, _GT, "adding up the slices of a split depth")]
-TCompute = Annotated[Array, Variable("t_compute", "s", _TIME, _GT, "GEMM time were memory free")]
-TTiling = Annotated[Array, Variable("t_tiling", "s", _TIME, _GT, "GEMM time of each tiling at the SM clock")]
+TCompute = Annotated[Array, Variable("t_compute", "s", _DURATION, _GT, "GEMM time were memory free")]
+TTiling = Annotated[Array, Variable("t_tiling", "s", _DURATION, _GT, "GEMM time of each tiling at the SM clock")]
 Tiling = Annotated[
     Array, Variable("tiling_choice", "1", Domain(0, 1e3, integer=True), _G, "index of the fastest tiling")
 ]
 TUncapped = Annotated[
-    Array, Variable("t_uncapped", "s", _TIME, _G, "GEMM time of the tiling taken, before the power limit")
+    Array, Variable("t_uncapped", "s", _DURATION, _G, "GEMM time of the tiling taken, before the power limit")
 ]
 SustainedClock = Annotated[
-    Array, Variable("sustained_clock", "Hz", Domain(1e6, 4e9), _G, "SM clock within the power cap")
+    Array, Variable("sustained_clock", "Hz", Domain(0.0, 4e9), _G, "SM clock within the power cap")
 ]
-TGemm = Annotated[Array, Variable("t_gemm", "s", _TIME, _G, "GEMM time")]
+TGemm = Annotated[Array, Variable("t_gemm", "s", _DURATION, _G, "GEMM time")]
 
 # --- attention -----------------------------------------------------------------------------------------------------
 _A = ("attention",)
@@ -222,16 +224,16 @@ KvTokenBytes = Annotated[
 ]
 Causal = Annotated[Array, Variable("causal", "1", Domain(0, 1), _A, "1 where queries see only earlier keys")]
 AttentionCount = Annotated[Array, Variable("attention_count", "1", Domain(0, 1e6), _A, "launches in a step")]
-AttentionFlop = Annotated[Array, Variable("attention_flop", "FLOP", Domain(1, 1e20), _A, "floating-point operations")]
+AttentionFlop = Annotated[Array, Variable("attention_flop", "FLOP", Domain(1.0), _A, "floating-point operations")]
 AttentionBytes = Annotated[
-    Array, Variable("attention_bytes", "B", Domain(1, 1e15), _A, "bytes of query, keys, values, output")
+    Array, Variable("attention_bytes", "B", Domain(16.0), _A, "bytes of query, keys, values, output")
 ]
-TAttention = Annotated[Array, Variable("t_attention", "s", _TIME, _A, "attention kernel time")]
+TAttention = Annotated[Array, Variable("t_attention", "s", _DURATION, _A, "attention kernel time")]
 
 # --- light kernels and collectives ---------------------------------------------------------------------------------
 LightBytes = Annotated[Array, Variable("light_bytes", "B", Domain(0, 1e14), ("light",), "bytes read and written")]
 LightCount = Annotated[Array, Variable("light_count", "1", Domain(0, 1e6), ("light",), "launches in a step")]
-TLight = Annotated[Array, Variable("t_light", "s", _TIME, ("light",), "light kernel time")]
+TLight = Annotated[Array, Variable("t_light", "s", _DURATION, ("light",), "light kernel time")]
 MessageBytes = Annotated[
     Array, Variable("message_bytes", "B", Domain(0, 1e13), ("collective",), "bytes each GPU contributes")
 ]

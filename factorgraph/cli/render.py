@@ -29,7 +29,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, 
     """A table whose first `text` columns are words and whose others are numbers, aligned right."""
     result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for i, column in enumerate(columns):
-        result.add_column(column, justify="left" if i < text else "right", no_wrap=column not in ("source", "value"))
+        result.add_column(column, justify="left" if i < text else "right", no_wrap=i == 0 or i >= text, overflow="fold")
     for row in rows:
         result.add_row(*(cell(value) for value in row))
     return result

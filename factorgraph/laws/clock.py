@@ -68,7 +68,8 @@ class PowerBalance(Factor):
         longest = smooth_max(busy_compute, busy_memory, 8.0)
         budget = power_cap / tdp - self.idle - self.memory * busy_memory / longest
         # A cap below what leakage and memory draw is met by stalling, which the floor of the clock ratio stands for.
-        budget = jnp.maximum(budget, 1e-3) / (self.dynamic * busy_compute / longest)
+        # Idle tensor cores could run at any clock; a thousand times the boost clock stands for that.
+        budget = jnp.minimum(jnp.maximum(budget, 1e-3) / (self.dynamic * busy_compute / longest), 1e3)
         ratio = _clock_ratio_of_power(budget, self.v_floor, self.v_slope)
         return smooth_min(sm_clock, jnp.maximum(ratio, 0.02) * boost_clock, 12.0)
 

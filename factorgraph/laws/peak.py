@@ -7,12 +7,15 @@ from factorgraph.variables import BoostClock, FlopPerClock, GemmType, PeakFlops,
 
 
 class RateOfType(Factor):
-    """The rate of an SM in the type that a GEMM computes in: flop_per_clock = type_rates[gemm_type]."""
+    """The rate of an SM in the type that a GEMM computes in: flop_per_clock = type_rates[gemm_type], at least 1.
+
+    A card states 0 for a type that its tensor cores lack, and refuses a step in it before it comes to this.
+    """
 
     monotone = {"type_rates": +1}
 
     def __call__(self, type_rates: TypeRates, gemm_type: GemmType) -> FlopPerClock:
-        return type_rates[gemm_type.astype(jnp.int32)]
+        return jnp.maximum(type_rates[jnp.asarray(gemm_type).astype(jnp.int32)], 1.0)
 
 
 class CountedPeak(Factor):
