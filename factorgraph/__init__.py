@@ -1,16 +1,22 @@
 """Predict how long one LLM-inference step takes on a GPU that nobody has profiled, and say why."""
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 
 from factorgraph.attribution import waterfall
 from factorgraph.datasets import list_datasets, load_dataset
+from factorgraph.difference import explain_difference
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.factor import Factor, Given, parameter
+from factorgraph.global_sensitivity import global_sensitivity
 from factorgraph.graph import FactorGraph
 from factorgraph.hardware import Sku, list_skus, load_sku
+from factorgraph.inference import Fit, fit
+from factorgraph.inverse import Solution, solve_for
 from factorgraph.labelled import predict
-from factorgraph.sensitivity import sensitivity
+from factorgraph.sensitivity import sensitivity, swing
 from factorgraph.step import step_graph
+from factorgraph.sweep import sweep
 from factorgraph.variables import Domain, Variable
 from factorgraph.workload import ModelConfig, Step, list_models, load_model
 
@@ -21,12 +27,17 @@ __all__ = [
     "Factor",
     "FactorGraph",
     "FactorGraphError",
+    "Fit",
     "Given",
     "ModelConfig",
     "Sku",
+    "Solution",
     "Step",
     "UnknownNameError",
     "Variable",
+    "explain_difference",
+    "fit",
+    "global_sensitivity",
     "list_datasets",
     "list_models",
     "list_skus",
@@ -36,6 +47,18 @@ __all__ = [
     "parameter",
     "predict",
     "sensitivity",
+    "solve_for",
     "step_graph",
+    "sweep",
+    "swing",
     "waterfall",
 ]
+
+# Rooms that bring a heavy or optional dependency are opened when they are first asked for.
+_ROOMS = ("plotting", "results", "testing")
+
+
+def __getattr__(name: str):
+    if name in _ROOMS:
+        return _import_module(f"factorgraph.{name}")
+    raise AttributeError(f"module 'factorgraph' has no attribute '{name}'")

@@ -11,7 +11,7 @@ from factorgraph.errors import FactorGraphError
 FACTORS: tuple[str, ...] = ("eta_clock", "eta_wave", "eta_tc", "eta_barrier", "eta_mem")
 # Below it the traffic of a GEMM takes longer than its computing would: a ridge of sharpness 2.7 gives 2^(-1/2.7).
 _MEMORY_BOUND = 0.77
-_BOUND = dict(zip(FACTORS, ("clock", "wave", "tensor core", "barrier", "memory"), strict=True))
+_BOUND: dict[str, str] = dict(zip(FACTORS, ("clock", "wave", "tensor core", "barrier", "memory"), strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _along(prediction: xr.Dataset, plate: str, time: str) -> Iterator[tuple[str,
 
 def _gemms(prediction: xr.Dataset) -> Iterator[Kernel]:
     for name, read in _along(prediction, "gemm", "t_gemm"):
-        etas: dict[str, float] = {factor: read(factor) for factor in FACTORS}
+        etas = dict(zip(FACTORS, map(read, FACTORS), strict=True))
         work = (read("gemm_count"), read("t_gemm"), read("gemm_flop"), read("traffic"))
         limit = "eta_mem" if etas["eta_mem"] < _MEMORY_BOUND else min(etas, key=lambda factor: etas[factor])
         yield Kernel(name, "gemm", *work, **etas, bound=_BOUND[limit])

@@ -37,14 +37,21 @@ def evaluate(
             sku=sku,
         )
     )
-    document = {"kind": kind, "source": source, "variant": variant, "protocol": protocol}
-    document["rows"] = [row.as_dict() for row in rows]
+    document = {
+        "kind": kind,
+        "source": source,
+        "variant": variant,
+        "protocol": protocol,
+        "rows": [row.as_dict() for row in rows],
+    }
     if json:
         print_json(document)
         return
     screen = console()
     screen.print(
-        errors_table(document["rows"], f"Errors on measured GEMMs ({source}, {protocol} constants), in percent")
+        errors_table(
+            [row.as_dict() for row in rows], f"Errors on measured GEMMs ({source}, {protocol} constants), in percent"
+        )
     )
 
 
