@@ -188,7 +188,9 @@ def show_dataset(name: str) -> Shown:
         '# BF16 GEMM latency, nine GPUs, three engines'
     """
     entry = find_dataset(name)
-    rejected = pd.read_csv(entry.whole(REJECTED)) if REJECTED in entry.files else pd.DataFrame()
+    rejected = pd.DataFrame()
+    if REJECTED in entry.files:
+        rejected = pd.read_csv(entry.whole(REJECTED), dtype=str, keep_default_na=False)
     datasheet = entry.whole(DATASHEET).read_text(encoding="utf-8")
     return Shown(entry, load_dataset(name), datasheet, rejected)
 

@@ -1,6 +1,7 @@
 """What a dataset must say: one schema for each kind of measurement, checked whole, with every fault named at once."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +11,8 @@ from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.units import to_unit
 
 UNKNOWN = "unknown"
+# Neither NetCDF nor CSV gives these back as they were.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 BY_ROW = "by row"
 
 
@@ -394,9 +397,16 @@ def _layout_faults(dataset: xr.Dataset, kind: Kind) -> Iterator[Fault]:
         if size == 0:
             yield Fault(str(name), "is a dimension of no length", "leave such a dataset out")
     ours = {field.name for field in kind.fields} | {fact.name for fact in FACTS}
-    for name, values in dataset.data_vars.items():
-        if name not in ours and values.dtype.kind in "fiu" and "units" not in values.attrs:
+    for name, values in dataset.variables.items():
+        if (
+            name in dataset.data_vars
+            and name not in ours
+            and values.dtype.kind in "fiu"
+            and "units" not in values.attrs
+        ):
             yield Fault(str(name), "has no unit", "set its attribute units; '1' for a bare number")
+        if values.dtype.kind in "UTO" and any(map(_CONTROL.search, np.unique(values.astype(str)))):
+            yield Fault(str(name), "holds control characters", "write names on one line, as plain text")
 
 
 def _fact_faults(dataset: xr.Dataset) -> Iterator[Fault]:

@@ -70,7 +70,7 @@ def test_aiconfigurator_place_in_the_package_says_gpu_engine_and_version(tmp_pat
         "is faster than the GPU's peak rate at its highest clock": 1,
         "latency is empty": 1,
     }
-    assert imported.rejected.m.tolist() == [64, 64, 8192, 64]
+    assert imported.rejected[["line", "m"]].values.tolist() == [[3, 64], [4, 64], [5, 8192], [6, 64]]
 
 
 def test_aiconfigurator_attention_counts_the_new_token_and_the_window(tmp_path):

@@ -74,11 +74,13 @@ def tables_root() -> Path:
 def _parquet(source: Path) -> pd.DataFrame:
     read_bytes(source)  # the plain faults, in the plain words
     try:
-        return pd.read_parquet(source, engine="pyarrow")
+        frame = pd.read_parquet(source, engine="pyarrow").reset_index(drop=True)
     except ImportError:
         raise SourceError("reading Parquet needs pyarrow; pip install pyarrow") from None
     except Exception as error:  # pyarrow has its own tree of errors
         raise SourceError(f"{source} cannot be read as Parquet, it may be cut short ({str(error)[:200]})") from None
+    frame.index += 1
+    return frame
 
 
 def _place(source: Path, rows: Rows) -> dict[str, str]:

@@ -23,7 +23,7 @@ class Imported:
 
     Attributes:
         dataset: valid for its kind, in SI units.
-        rejected: rows that were left out, as they were read, with the column `reason`; the index is the row's line.
+        rejected: rows that were left out, as they were read, with the columns `line` and `reason`.
         notes: what else the user should know.
     """
 
@@ -163,5 +163,9 @@ class Rows:
                 )
                 coords[name] = ("row", cells, {"units": field.unit if field else "1"})
         dataset = conform(xr.Dataset(data, coords, {"kind": kind} | said), title=str(self.where))
-        rejected = self.frame[~kept].assign(reason=self.reasons[~kept])
-        return Imported(dataset, rejected, tuple(self.notes))
+        return Imported(dataset, self.rejected(), tuple(self.notes))
+
+    def rejected(self) -> pd.DataFrame:
+        """The rows that were set aside, with their line and the reason."""
+        aside = np.flatnonzero(~self.kept)
+        return self.frame.iloc[aside].assign(reason=self.reasons[aside]).reset_index(names="line")

@@ -87,6 +87,4 @@ def _by_label(rows: Rows, labels: tuple[str, ...], facts: dict[str, str]) -> Imp
     values |= {"latency": table.numbers("latency", "s", "s"), "calls": table.numbers("calls", whole=True)}
     kind = "gemm" if "m" in labels else "light"
     imported = table.finish(kind, values, {"statistic": "median of the calls"} | facts, title="A PyTorch trace")
-    dropped = np.flatnonzero(~rows.kept)
-    rejected = rows.frame.iloc[dropped].assign(reason=rows.reasons[dropped])
-    return Imported(imported.dataset, pd.concat([rejected, imported.rejected]))
+    return Imported(imported.dataset, pd.concat([rows.rejected(), imported.rejected]))
