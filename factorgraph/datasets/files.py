@@ -110,7 +110,7 @@ def write_csv(dataset: xr.Dataset, path: Path) -> Path:
     # A single is written as the double it is: its own shortest text need not read back through a double.
     widened = {name: column.astype(float) if column.dtype.kind == "f" else column for name, column in columns.items()}
     body = pd.DataFrame(widened).to_csv(index=False, lineterminator="\n", float_format="%.17g")
-    about |= {"variables": variables, "sha256": hashlib.sha256(body.encode()).hexdigest()}
+    about |= {"variables": variables, DIGEST: digest(dataset)}
     text = _CSV_START + json.dumps(about, ensure_ascii=False) + "\n" + body
     data = text.encode()
     with replacing(Path(path)) as beside:
@@ -131,9 +131,11 @@ def read_csv(path: Path) -> xr.Dataset:
         if not first.startswith(_CSV_START):
             raise IntegrityError(f"{path} does not start with '{_CSV_START.strip()}'; import it with the format 'csv'")
         about = json.loads(first.removeprefix(_CSV_START))
-        if hashlib.sha256(body.encode()).hexdigest() != about["sha256"]:
+        rows = pd.read_csv(io.StringIO(body), dtype=str, keep_default_na=False, na_filter=False)
+        dataset = _from_rows(rows, about)
+        if about[DIGEST] != digest(dataset):
             raise IntegrityError(f"{path} was changed after it was written; write it again")
-        return _from_rows(pd.read_csv(io.StringIO(body), dtype=str, keep_default_na=False, na_filter=False), about)
+        return dataset
     except IntegrityError:
         raise
     except Exception as error:  # a damaged file can break any of the steps above

@@ -326,6 +326,7 @@ def conform(dataset: xr.Dataset, *, title: str = "the dataset") -> xr.Dataset:
         known = ", ".join(KINDS)
         raise SchemaError(title, [Fault("kind", f"is {name!r}", f"set the attribute to one of {known}")])
     kind, faults = KINDS[name], []
+    changed: dict[str, xr.Variable] = {}
     for field in kind.fields:
         if field.name not in dataset.variables:
             if field.required:
@@ -337,16 +338,14 @@ def conform(dataset: xr.Dataset, *, title: str = "the dataset") -> xr.Dataset:
             faults.append(Fault(field.name, f"has a wrong unit ({error})", f"give it in '{field.unit}'"))
             continue
         faults += _value_faults(converted, field)
-        dataset = dataset.assign({field.name: converted.variable}).set_coords(_coordinates(dataset, field.name))
+        changed[field.name] = converted.variable
+    dataset = dataset.assign({name: values for name, values in changed.items() if name in dataset.data_vars})
+    dataset = dataset.assign_coords({name: values for name, values in changed.items() if name in dataset.coords})
     faults += _layout_faults(dataset, kind)
     faults += _fact_faults(dataset)
     if faults:
         raise SchemaError(title, faults)
     return dataset
-
-
-def _coordinates(dataset: xr.Dataset, name: str) -> list[str]:
-    return [name] if name in dataset.coords else []
 
 
 def _in_si(values: xr.DataArray, field: Field) -> xr.DataArray:

@@ -32,7 +32,9 @@ def list_formats() -> dict[str, str]:
         >>> list_formats()["aiconfigurator"]
         'A kernel table of aiconfigurator-core: GEMM, attention, collectives, MoE, quantisation; Parquet.'
     """
-    return {name: (inspect.getdoc(load()) or "").split("\n")[0] for name, load in sorted(_importers().items())}
+    found = {entry.name: entry.load() for entry in entry_points(group=_GROUP)}
+    found |= {name: _load_built_in(name) for name in _built_in()}
+    return {name: (inspect.getdoc(read) or "").split("\n")[0] for name, read in sorted(found.items())}
 
 
 def import_file(
@@ -52,10 +54,7 @@ def import_file(
         SourceError: the file cannot be read or holds nothing that can be used.
         SchemaError: what it holds is not a valid dataset; all faults are listed.
     """
-    importers = _importers()
-    if format not in importers:
-        raise UnknownNameError("format", format, importers)
-    importer = importers[format]()
+    importer = _importer(format)
     accepted = list(inspect.signature(importer).parameters)[2:]
     for option in options:
         if option not in accepted:
@@ -76,15 +75,21 @@ def import_file(
         ) from error
 
 
-def _importers() -> dict[str, Callable[[], Callable[..., Imported]]]:
-    found: dict[str, Callable[[], Callable[..., Imported]]] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.name not in _NOT_FORMATS:
-            found[module.name.replace("_", "-")] = functools.partial(_built_in, module.name)
-    for entry in entry_points(group=_GROUP):
-        found.setdefault(entry.name, entry.load)
-    return found
+def _importer(format: str) -> Callable[..., Imported]:
+    if format in _built_in():
+        return _load_built_in(format)
+    # Looking through all that is installed takes ten times as long as reading a small file.
+    others = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    if format not in others:
+        raise UnknownNameError("format", format, [*_built_in(), *others])
+    return others[format].load()
 
 
-def _built_in(module: str) -> Callable[..., Imported]:
-    return importlib.import_module(f"{__name__}.{module}").read
+@functools.cache
+def _built_in() -> tuple[str, ...]:
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(name.replace("_", "-") for name in modules if name not in _NOT_FORMATS)
+
+
+def _load_built_in(format: str) -> Callable[..., Imported]:
+    return importlib.import_module(f"{__name__}.{format.replace('-', '_')}").read

@@ -115,16 +115,19 @@ class Rows:
             optional: an empty cell is NaN and no reason to set the row aside.
         """
         raw = self.frame[column]
-        values = np.asarray(pd.to_numeric(raw, errors="coerce"), dtype=float)
-        empty = raw.isna().to_numpy() | (raw.astype(str).str.strip().str.lower().isin(["", "nan"])).to_numpy()
-        if not optional:
-            self.reject(empty, f"{column} is empty")
-        self.reject(~empty & ~np.isfinite(values), f"{column} is not a finite number")
-        self.reject((values < 0) if zero else (values <= 0), f"{column} is {'' if zero else 'zero or '}negative")
-        if whole:
-            with np.errstate(invalid="ignore"):
-                self.reject(np.isfinite(values) & (values % 1 != 0), f"{column} is not a whole number")
-            self.reject(np.abs(values) > _LARGEST_COUNT, f"{column} is too large to count anything")
+        values = np.array(pd.to_numeric(raw, errors="coerce"), dtype=float)
+        empty = np.asarray(raw.isna() | raw.astype(str).str.strip().str.lower().isin(["", "nan"]))
+        with np.errstate(invalid="ignore"):
+            faults = {
+                f"{column} is empty": empty & (not optional),
+                f"{column} is not a finite number": ~empty & ~np.isfinite(values),
+                f"{column} is {'' if zero else 'zero or '}negative": (values < 0) if zero else (values <= 0),
+                f"{column} is not a whole number": whole & np.isfinite(values) & (values % 1 != 0),
+                f"{column} is too large to count anything": whole & (np.abs(values) > _LARGEST_COUNT),
+            }
+        for reason, where in faults.items():
+            self.reject(where, reason)
+            values[where] = np.nan
         return to_unit(values, given, wanted, what=column)
 
     def finish(self, kind: str, values: Mapping[str, np.ndarray], facts: Mapping[str, str], *, title: str) -> Imported:

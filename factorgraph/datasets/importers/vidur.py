@@ -73,14 +73,12 @@ def _gemm(rows: Rows, facts: dict[str, str]) -> Imported:
     tokens, workers = _counts(rows, "num_tokens", "num_tensor_parallel_workers")
     heads, kv_heads, width, inner = _counts(rows, "n_head", "n_kv_head", "n_embd", "n_expanded_embd")
     gated = np.where(np.char.lower(rows.text("use_gated_mlp").astype(str)) == "true", 2.0, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        qkv = width * (1.0 + 2.0 * kv_heads / heads) / workers
-        sizes = {
-            "attn_pre_proj": (qkv, width),
-            "attn_post_proj": (width, width / workers),
-            "mlp_up_proj": (gated * inner / workers, width),
-            "mlp_down_proj": (width, inner / workers),
-        }
+    sizes = {
+        "attn_pre_proj": (width * (1.0 + 2.0 * kv_heads / heads) / workers, width),
+        "attn_post_proj": (width, width / workers),
+        "mlp_up_proj": (gated * inner / workers, width),
+        "mlp_down_proj": (width, inner / workers),
+    }
     operation = rows.text("operation")
     n, k = (np.select([operation == name for name in sizes], [sizes[name][i] for name in sizes]) for i in (0, 1))
     rows.reject((n % 1 != 0) | (k % 1 != 0), "cannot be split over so many workers")
@@ -117,8 +115,7 @@ def _attention(rows: Rows, facts: dict[str, str]) -> Imported:
     chunk, cached = (rows.numbers(name, whole=True, zero=True) for name in ("prefill_chunk_size", "kv_cache_size"))
     q_len = np.where(prefill, chunk, 1.0)
     rows.reject(q_len <= 0, "prefill_chunk_size is zero for a prefill")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sizes = {"q_heads": heads / workers, "kv_heads": np.maximum(kv_heads / workers, 1.0), "head_dim": width / heads}
+    sizes = {"q_heads": heads / workers, "kv_heads": np.maximum(kv_heads / workers, 1.0), "head_dim": width / heads}
     for name, size in sizes.items():
         rows.reject(size % 1 != 0, f"{name} is not a whole number")
     values = {"batch": batch, "q_len": q_len, "kv_len": cached + q_len, "latency": _time(rows)} | sizes

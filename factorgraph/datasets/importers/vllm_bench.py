@@ -71,8 +71,7 @@ def _serving(source: Path, facts: dict[str, str], records: list[dict[str, Any]])
     rows.reject(nothing, "holds no number of a result")
     for name, column in {"input_len": "total_input_tokens", "output_len": "total_output_tokens"}.items():
         if column in rows.frame:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values[name] = np.maximum(np.rint(rows.numbers(column, whole=True) / completed), 1.0)
+            values[name] = np.maximum(np.rint(rows.numbers(column, whole=True) / completed), 1.0)
     if "max_concurrency" in rows.frame:
         values["concurrency"] = np.nan_to_num(rows.numbers("max_concurrency", whole=True, optional=True))
     values["model"] = _model(rows)
