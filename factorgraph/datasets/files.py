@@ -67,7 +67,9 @@ def read_netcdf(path: Path, *, chunks: Any = None) -> xr.Dataset:
             with warnings.catch_warnings():
                 # HDF5 reads whole pieces of its own, a few MB each, whatever was asked for.
                 warnings.filterwarnings("ignore", "The specified chunks separate the stored chunks", UserWarning)
-                return xr.open_dataset(path, engine="netcdf4", chunks=chunks)
+                lazy = xr.open_dataset(path, engine="netcdf4", chunks=chunks)
+            lazy.attrs.pop(DIGEST, None)  # it is of the content, which is not read here
+            return lazy
         with xr.open_dataset(path, engine="netcdf4") as opened:
             dataset = _plain(opened.load())
     except Exception as error:  # HDF5 and xarray raise many types on a damaged file

@@ -19,7 +19,7 @@ def faster_than_possible(kind: str, values: Mapping[str, np.ndarray], facts: Map
     Args:
         kind: of the dataset.
         values: by field, for all rows; latency in s.
-        facts: with the card name `sku`, and `dtype` unless that is among the values.
+        facts: the card name `sku`, `dtype` and `kv_dtype`, unless they are among the values.
 
     Returns:
         One boolean a row.
@@ -32,16 +32,18 @@ def faster_than_possible(kind: str, values: Mapping[str, np.ndarray], facts: Map
     """
     latency = values["latency"]
     found = np.zeros(len(latency), dtype=bool)
-    if kind not in _WORK or facts.get("sku") not in list_skus():
+    if kind not in _WORK:
         return found
-    card, flop = load_sku(facts["sku"]), _WORK[kind](values)
-    dtypes = values["dtype"] if "dtype" in values else np.full(len(latency), facts.get("dtype", ""), dtype=object)
-    # Attention on an FP8 cache may multiply in FP8 whatever the type of the queries.
-    others = values.get("kv_dtype", dtypes)
-    for dtype, other in set(zip(dtypes, others, strict=True)):
-        rates = [rate for name in (dtype, other) if (rate := _highest_rate(card, name)) is not None]
+    labels = [values.get(name, np.full(len(latency), facts.get(name, ""))) for name in ("sku", "dtype", "kv_dtype")]
+    labels = np.stack([column.astype(str) for column in labels])
+    flop, known = _WORK[kind](values), list_skus()
+    for sku, *dtypes in set(map(tuple, labels.T.tolist())):
+        if sku not in known:
+            continue
+        # Attention on an FP8 cache may multiply in FP8 whatever the type of the queries.
+        rates = [rate for dtype in dtypes if (rate := _highest_rate(load_sku(sku), dtype)) is not None]
         if rates:
-            of_these = (dtypes == dtype) & (others == other)
+            of_these = (labels == np.array([[sku], *([dtype] for dtype in dtypes)])).all(axis=0)
             found |= of_these & (flop > _TOLERANCE * max(rates) * latency)
     return found
 

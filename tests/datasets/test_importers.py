@@ -242,6 +242,19 @@ def test_plain_csv_by_a_column_map(written):
     np.testing.assert_allclose(imported.dataset.latency, [21.5e-6, 22.25e-6, 70e-6])
 
 
+def test_a_wrong_unit_shows_where_the_gpu_is_known(written):
+    path, columns = written(PLAIN), PLAIN_COLUMNS | {"latency": "time:ns"}
+    with pytest.raises(SourceError, match="can be used: 3 x is faster than the GPU's peak rate at its highest clock"):
+        import_file(path, "csv", kind="gemm", columns=columns, facts={"dtype": "bf16"})
+
+
+def test_a_file_without_a_last_line_end_is_pointed_out(written):
+    options = {"kind": "gemm", "columns": PLAIN_COLUMNS}
+    assert import_file(written(PLAIN), "csv", **options).notes == ()
+    (note,) = import_file(written(PLAIN.rstrip()), "csv", **options).notes
+    assert note.startswith("the last line has no line end: if the file was cut short there")
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
