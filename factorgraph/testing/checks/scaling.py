@@ -79,7 +79,7 @@ def limits(bench: Bench, values: Values) -> str | None:
 
 def _scale(unit: str, base: str, factor: float) -> float:
     """By how much a number in a unit grows when one base unit shrinks by a factor."""
-    exponents = cast(Any, parse(unit).dimensionality)
+    exponents = cast(dict[str, float], parse(unit).dimensionality)
     return factor ** float(exponents.get(base, 0))
 
 
