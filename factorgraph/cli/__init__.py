@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from factorgraph.cli import content, demo, evaluating, laws, predicting
+from factorgraph.cli import content, data, demo, evaluating, laws, predicting
 from factorgraph.errors import FactorGraphError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 predicting.register(app)
 evaluating.register(app)
 content.register(app)
+data.register(app)
 laws.register(app)
 demo.register(app)
 

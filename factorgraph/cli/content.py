@@ -1,4 +1,4 @@
-"""sku and data: what the house holds."""
+"""sku: GPUs, and whether the numbers on their cards fit."""
 
 from typing import Annotated
 
@@ -6,7 +6,6 @@ import typer
 
 from factorgraph.cli.render import console, engineering, print_json, table
 from factorgraph.cli.selectors import JsonOption
-from factorgraph.errors import FactorGraphError
 
 NameArgument = Annotated[str, typer.Argument(help="A name from `list`, or a path.")]
 
@@ -17,11 +16,6 @@ def register(app: typer.Typer) -> None:
     sku.command("show")(show_card)
     sku.command("check")(check_cards)
     app.add_typer(sku, name="sku")
-    data = typer.Typer(help="Datasets: what was measured, where it is from, whether it is whole.", no_args_is_help=True)
-    data.command("list")(list_data)
-    data.command("show")(show_data)
-    data.command("verify")(verify_data)
-    app.add_typer(data, name="data")
 
 
 def list_cards(json: JsonOption = False) -> None:
@@ -122,56 +116,6 @@ def check_cards(
             other = {"peak": "printed", "disagreement": "other", "unverified": "other"}[kind]
             screen.print(table(title, ["GPU", "number", "card", other, "ratio", "source"], body, text=2))
             screen.print()
-
-
-def list_data(json: JsonOption = False) -> None:
-    """All datasets on the search path."""
-    import factorgraph as fg
-
-    rows = [
-        {"name": entry.name, "kind": entry.kind, "title": entry.title, "licence": entry.licence, "bytes": entry.size}
-        for entry in fg.list_datasets()
-    ]
-    if json:
-        print_json({"datasets": rows})
-        return
-    body = [[r["name"], r["kind"], r["title"], r["licence"], engineering(r["bytes"], "B")] for r in rows]
-    console().print(table("Datasets", ["dataset", "kind", "title", "licence", "size"], body, text=4))
-
-
-def show_data(name: NameArgument, json: JsonOption = False) -> None:
-    """A dataset's variables, provenance and datasheet."""
-    import factorgraph as fg
-
-    dataset = fg.load_dataset(name)
-    variables = {
-        str(key): {"dims": list(map(str, value.dims)), "unit": value.attrs.get("units", ""), "size": int(value.size)}
-        for key, value in dataset.variables.items()
-    }
-    provenance = {key: value if isinstance(value, str) else float(value) for key, value in dataset.attrs.items()}
-    if json:
-        print_json({"name": name, "variables": variables, "provenance": provenance})
-        return
-    screen = console()
-    body = [[key, " x ".join(v["dims"]), v["unit"], str(v["size"])] for key, v in variables.items()]
-    screen.print(table(name, ["variable", "dimensions", "unit", "values"], body, text=3))
-    screen.print()
-    screen.print(table("Provenance", ["what", "value"], [[k, str(v)] for k, v in provenance.items()], text=2))
-
-
-def verify_data(json: JsonOption = False) -> None:
-    """Hash every dataset again and compare."""
-    from factorgraph.datasets import verify
-
-    faults = verify()
-    if json:
-        print_json({"datasets": [{"name": name, "fault": fault} for name, fault in faults.items()]})
-    else:
-        console().print(
-            table("Checksums", ["dataset", "verdict"], [[n, f or "whole"] for n, f in faults.items()], text=2)
-        )
-    if broken := [name for name, fault in faults.items() if fault]:
-        raise FactorGraphError(f"{', '.join(broken)} cannot be trusted; install factorgraph again")
 
 
 def _number(value: float, unit: str) -> str:
