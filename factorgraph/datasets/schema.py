@@ -322,7 +322,7 @@ def conform(dataset: xr.Dataset, *, title: str = "the dataset") -> xr.Dataset:
         (array([5.e-06]), 's')
     """
     name = dataset.attrs.get("kind")
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         known = ", ".join(KINDS)
         raise SchemaError(title, [Fault("kind", f"is {name!r}", f"set the attribute to one of {known}")])
     kind, faults = KINDS[name], []

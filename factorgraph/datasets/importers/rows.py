@@ -160,10 +160,8 @@ class Rows:
             elif field is not None and field.measured:
                 data[name] = ("row", cells, {"units": field.unit, "long_name": field.doc})
             else:
-                counts = field is None or field.whole
-                cells = (
-                    cells.astype(np.int64) if counts and np.isfinite(cells).all() and not (cells % 1).any() else cells
-                )
+                if (field is None or field.whole) and np.isfinite(cells).all() and not (cells % 1).any():
+                    cells = cells.astype(np.int64)
                 coords[name] = ("row", cells, {"units": field.unit if field else "1"})
         dataset = conform(xr.Dataset(data, coords, {"kind": kind} | said), title=str(self.where))
         return Imported(dataset, self.rejected(), tuple(self.notes))

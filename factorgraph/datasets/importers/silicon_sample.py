@@ -27,7 +27,7 @@ def read(source: Path, facts: dict[str, str]) -> Imported:
     rows.require("model_path", "system", "backend", "isl", "osl", "silicon_ttft_ms", "silicon_tpot_ms")
     frame = rows.frame
     given = frame["silicon_data_source"] if "silicon_data_source" in frame else pd.Series("", index=frame.index)
-    stated = pd.to_numeric(given.str.extract(r"silicon_concurrency=(\d+)", expand=False), errors="coerce")
+    stated = pd.to_numeric(given.str.extract(r"silicon_concurrency=(\d{1,9})(?!\d)", expand=False), errors="coerce")
     sizes = {name: rows.numbers(name, whole=True, zero=True, optional=True) for name in _DEPLOYMENT if name in frame}
     batch = sizes.get("batch_size", np.full(len(frame), np.nan))
     concurrency = np.where(np.isnan(batch), np.asarray(stated, dtype=float), batch)
