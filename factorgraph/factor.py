@@ -78,7 +78,9 @@ class Factor(eqx.Module):
     that the output lacks is reduced by the law, which reads a vector.
 
     Constants are fields made with [`parameter`][factorgraph.factor.parameter]. `monotone` states how the output moves
-    with an input (+1 never falls, -1 never rises); the law checks hold it to that.
+    with an input (+1 never falls, -1 never rises); the law checks hold it to that. `kinks` names inputs in which the
+    law has steps or corners, and `literals` units of which its text holds bare numbers, such as the 2 FLOP of a
+    multiply-add.
 
     Raises:
         FactorGraphError: on instantiation, when the signature cannot be read as edges.
@@ -95,6 +97,8 @@ class Factor(eqx.Module):
     """
 
     monotone: ClassVar[dict[str, int]] = {}
+    kinks: ClassVar[tuple[str, ...]] = ()
+    literals: ClassVar[tuple[str, ...]] = ()
 
     def __check_init__(self):
         signature = self.signature

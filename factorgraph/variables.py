@@ -184,7 +184,7 @@ PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e8, 1e18),
 TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512), ("tiling",), "rows of an output tile")]
 TileN = Annotated[Array, Variable("tile_n", "1", Domain(8, 512), ("tiling",), "columns of an output tile")]
 SplitK = Annotated[Array, Variable("split_k", "1", Domain(1, 64), ("tiling",), "slices the depth is cut into")]
-Waves = Annotated[Array, Variable("waves", "1", Domain(0.0), _GT, "rounds in which the SMs work off the tiles")]
+Waves = Annotated[Array, Variable("waves", "1", Domain(1.0), _GT, "rounds in which the SMs work off the tiles")]
 EtaClock = Annotated[Array, Variable("eta_clock", "1", _EFFICIENCY, _G, "sustained clock over boost clock")]
 EtaWave = Annotated[
     Array, Variable("eta_wave", "1", _EFFICIENCY, _GT, "useful share of the tiles that waves of SMs run")

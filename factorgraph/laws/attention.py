@@ -40,6 +40,7 @@ def scores(attn_batch: Array, q_len: Array, kv_len: Array, q_heads: Array, causa
 class AttentionWork(Factor):
     """Floating-point operations: attention_flop = 2 (head_dim + v_head_dim) for each query-key pair."""
 
+    literals = ("FLOP",)
     monotone = {"attn_batch": +1, "kv_len": +1, "q_heads": +1, "head_dim": +1}
 
     def __call__(
@@ -63,6 +64,7 @@ class AttentionTraffic(Factor):
     A token's cache is keys and values of each head, or one latent that stands for both.
     """
 
+    literals = ("B",)
     monotone = {"attn_batch": +1, "kv_len": +1, "q_len": +1, "kv_token_bytes": +1}
 
     def __call__(
@@ -112,6 +114,7 @@ class ScoresAndCache(Factor):
     exponential: Array = parameter(0.0625, unit="clock", source=_DESIGN + ": 16 a clock and SM", lower=0.0, upper=2.0)
     dram_share: Array = parameter(0.85, source=_DESIGN, lower=0.1, upper=1.0)
 
+    literals = ("FLOP",)
     monotone = {"kv_len": +1, "attn_batch": +1, "q_heads": +1, "sm_clock": -1, "dram_bandwidth": -1, "sm_count": -1}
 
     def __call__(

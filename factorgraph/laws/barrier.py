@@ -70,6 +70,8 @@ class SplitReduction(Factor):
     across: Array = parameter(1.25, source=_TABLES, lower=0.5, upper=3.0)
     l2_width: Array = parameter(15.6, unit="B", source=_TABLES, lower=0.5, upper=128.0)
 
+    kinks = ("split_k",)
+    literals = ("B",)
     monotone = {"m": +1, "n": +1, "sm_clock": -1, "sm_count": -1}
 
     def __call__(
@@ -107,6 +109,7 @@ class Epilogue(Factor):
     overlap: Array = parameter(2.38, source=_TABLES, lower=1.0, upper=50.0)
     offload: Array = parameter(1.9, source=_TABLES, lower=1.0, upper=50.0)
 
+    kinks = ("tensor_memory_per_sm",)
     monotone = {"t_main_loop": +1, "t_launch": -1, "t_reduce": -1, "sm_clock": +1}
 
     def __call__(

@@ -81,7 +81,8 @@ def _clock_ratio_of_power(power: Array, v_floor: Array, v_slope: Array) -> Array
         voltage = smooth_max(v_floor, jnp.maximum(1.0 - v_slope * (1.0 - x), 0.0), 16.0)
         return x * voltage**2
 
-    x = power / v_floor**2  # above the solution, since V >= v_floor
+    # Above the solution, since V >= v_floor; and near it where the clock is high, where x V^2 is about v_slope^2 x^3.
+    x = jax.lax.stop_gradient(jnp.minimum(power / v_floor**2, jnp.cbrt(power / v_slope**2) + 1.0))
     for _ in range(10):
         value, slope = jax.value_and_grad(draw)(x)
         x = jax.lax.stop_gradient(x - (value - power) / slope)
@@ -118,6 +119,7 @@ class EnergyRoof(Factor):
     e_issue: Array = parameter(0.817e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
     sharpness: Array = parameter(6.86, source=_TABLES, lower=1.0, upper=20.0)
 
+    literals = ("FLOP",)
     monotone = {"power_cap": +1, "process_energy": -1, "sm_clock": +1, "boost_clock": -1}
 
     def __call__(

@@ -29,6 +29,7 @@ class OneOrTwoShot(Factor):
     pcie_sync: Array = parameter(2.5e-6, unit="s", source=_DESIGN, lower=1e-7, upper=1e-3)
     pcie_rank: Array = parameter(3.2e-6, unit="s", source=_DESIGN, lower=0.0, upper=1e-3)
 
+    kinks = ("ranks",)
     monotone = {"message_bytes": +1, "link_bandwidth": -1}
 
     def __call__(

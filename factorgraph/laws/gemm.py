@@ -34,7 +34,7 @@ from factorgraph.variables import (
 
 # No kernel is this inefficient. Dividing by the floored factor, and not by the quotient that a law computed it as, also
 # keeps the compiler from merging a chain of quotients into products of FLOP/s and bytes that overflow float32.
-_LEAST = 1e-12
+_LEAST = 1e-9
 
 
 def _per(eta: Array) -> Array:
@@ -44,6 +44,7 @@ def _per(eta: Array) -> Array:
 class GemmWork(Factor):
     """Floating-point operations of a product: gemm_flop = 2 m n k, for each of its groups."""
 
+    literals = ("FLOP",)
     monotone = {"m": +1, "n": +1, "k": +1, "gemm_groups": +1}
 
     def __call__(self, m: M, n: N, k: K, gemm_groups: GemmGroups) -> GemmFlop:
@@ -100,6 +101,7 @@ class MainLoop(Factor):
     t_main_loop = gemm_flop / (peak_flops * sm_clock/boost_clock * eta_wave * eta_tc)
     """
 
+    kinks = ("eta_wave", "eta_tc")
     monotone = {"sm_clock": -1, "peak_flops": -1, "eta_wave": -1, "eta_tc": -1, "gemm_flop": +1}
 
     def __call__(
@@ -120,6 +122,7 @@ class ClockedMainLoop(Factor):
     t_main_loop = gemm_flop / (peak_flops * eta_clock * eta_wave * eta_tc)
     """
 
+    kinks = ("eta_clock", "eta_wave", "eta_tc")
     monotone = {"eta_clock": -1, "peak_flops": -1, "eta_wave": -1, "eta_tc": -1, "gemm_flop": +1}
 
     def __call__(
@@ -131,6 +134,7 @@ class ClockedMainLoop(Factor):
 class ComputeTime(Factor):
     """GEMM time were memory free: t_compute = t_main_loop / eta_barrier."""
 
+    kinks = ("eta_barrier",)
     monotone = {"t_main_loop": +1, "eta_barrier": -1}
 
     def __call__(self, t_main_loop: TMainLoop, eta_barrier: EtaBarrier) -> TCompute:
@@ -140,6 +144,7 @@ class ComputeTime(Factor):
 class TilingTime(Factor):
     """GEMM time of each tiling with memory: t_tiling = t_compute / eta_mem."""
 
+    kinks = ("eta_mem",)
     monotone = {"t_compute": +1, "eta_mem": -1}
 
     def __call__(self, t_compute: TCompute, eta_mem: EtaMem) -> TTiling:
@@ -148,6 +153,8 @@ class TilingTime(Factor):
 
 class FastestTiling(Factor):
     """The library takes the tiling that is fastest; this is its index in the table of tilings."""
+
+    kinks = ("t_tiling",)
 
     def __call__(self, t_tiling: TTiling) -> Tiling:
         return jnp.argmin(t_tiling).astype(t_tiling.dtype)
@@ -168,6 +175,7 @@ class GemmTime(Factor):
     With the factors written out: t_gemm = gemm_flop / (peak_flops eta_clock eta_wave eta_tc eta_barrier eta_mem).
     """
 
+    kinks = ("eta_clock",)
     monotone = {"t_uncapped": +1, "eta_clock": -1}
 
     def __call__(self, t_uncapped: TUncapped, sm_clock: SmClock, boost_clock: BoostClock, eta_clock: EtaClock) -> TGemm:

@@ -134,4 +134,5 @@ class ReuseDistance(Factor):
         hit = falling_step(working_set * l2_partitions / (self.fit * l2_capacity), 12.0)
         t_memory = traffic * ((1.0 - hit) * per_byte_dram + hit * per_byte_l2)
         fixed = t_launch + t_reduce
-        return t_compute / (fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, self.overlap))
+        t_gemm = fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, self.overlap)
+        return jnp.minimum(t_compute / t_gemm, 1.0)

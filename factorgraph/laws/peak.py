@@ -12,6 +12,8 @@ class RateOfType(Factor):
     A card states 0 for a type that its tensor cores lack, and refuses a step in it before it comes to this.
     """
 
+    kinks = ("gemm_type",)
+    literals = ("FLOP",)
     monotone = {"type_rates": +1}
 
     def __call__(self, type_rates: TypeRates, gemm_type: GemmType) -> FlopPerClock:

@@ -40,6 +40,7 @@ class OperandFeed(Factor):
     latency: Array = parameter(528.0, unit="clock", source=_TABLES, lower=1.0, upper=1e4)
     overlap: Array = parameter(3.56, source=_TABLES, lower=1.0, upper=20.0)
 
+    literals = ("FLOP",)
     monotone = {"async_pipeline": +1}
 
     def __call__(
@@ -47,4 +48,4 @@ class OperandFeed(Factor):
     ) -> EtaTc:
         ideal = 2.0 * tile_m * tile_n / flop_per_clock
         wait = self.latency * self.overlap ** (-async_pipeline) / 64.0
-        return ideal / jnp.hypot(ideal, wait)
+        return 1.0 / jnp.sqrt(1.0 + (wait / ideal) ** 2)

@@ -17,6 +17,7 @@ class WholeWaves(Factor):
     Source: report section 3.2 (Ampere and Ada follow it; Hopper's persistent kernels do not).
     """
 
+    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "split_k", "sm_count")
     monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": -1}
 
     def __call__(
@@ -35,6 +36,7 @@ class ScheduledWaves(Factor):
     Ada and sm_120 and 0.1 on Hopper and sm_100: as the report found, wave quantisation does not transfer to Hopper.
     """
 
+    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "split_k", "sm_count")
     monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": -1}
 
     def __call__(
