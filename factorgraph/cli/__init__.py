@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from factorgraph.cli import content, data, demo, evaluating, laws, predicting
+from factorgraph.cli import content, data, demo, evaluating, laws, predicting, studying
 from factorgraph.errors import FactorGraphError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ evaluating.register(app)
 content.register(app)
 data.register(app)
 laws.register(app)
+studying.register(app)
 demo.register(app)
 
 

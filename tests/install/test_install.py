@@ -53,9 +53,17 @@ def test_a_wheel_from_the_sdist_works_from_elsewhere(wheel_site, tmp_path):
 
 def test_the_wheel_ships_all_content_and_no_python_beside_the_package(wheel_site):
     shipped = wheel_site / "factorgraph" / "_data"
-    for kind in ("hardware", "models", "datasets"):
-        ours = {path.relative_to(CHECKOUT / kind) for path in (CHECKOUT / kind).rglob("*") if path.is_file()}
-        theirs = {path.relative_to(shipped / kind) for path in (shipped / kind).rglob("*") if path.is_file()}
+    for kind in ("hardware", "models", "datasets", "studies"):
+        ours = {
+            path.relative_to(CHECKOUT / kind)
+            for path in (CHECKOUT / kind).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        theirs = {
+            path.relative_to(shipped / kind)
+            for path in (shipped / kind).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
         assert theirs == ours
     assert {path.name for path in wheel_site.iterdir() if path.suffix == ""} - {"bin"} == {"factorgraph"}
 
