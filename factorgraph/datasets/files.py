@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from factorgraph.datasets.integrity import IntegrityError, replacing
+from factorgraph.datasets.integrity import IntegrityError, replacing, sha256
 from factorgraph.errors import FactorGraphError
 
-# A digest of all names, numbers and attributes, so that damage shows even in a file that no registry knows.
-DIGEST = "content_sha256"
+# The end of a NetCDF file of ours, after what HDF5 reads: the checksum of all before it. It is compared before HDF5
+# opens the file, because on some damaged files HDF5 never comes back.
+_SEAL = b"\nfactorgraph sha256 "
+_SEAL_LENGTH = len(_SEAL) + 64
 _CSV_START = "# factorgraph dataset "
 
 
@@ -34,7 +37,6 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> Path:
         array([0.001])
     """
     dataset = _plain(dataset)
-    dataset.attrs[DIGEST] = digest(dataset)
     for values in dataset.variables.values():
         packed = {"zlib": True, "complevel": 9, "shuffle": True} if values.ndim else {}
         if values.dtype.kind == "U":
@@ -44,42 +46,57 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> Path:
         values.encoding = packed
     with replacing(Path(path)) as beside:
         dataset.to_netcdf(beside, engine="netcdf4", format="NETCDF4")
+        seal = _SEAL + sha256(beside).encode()
+        with open(beside, "ab") as opened:
+            opened.write(seal)
     return Path(path)
 
 
 def read_netcdf(path: Path, *, chunks: Any = None) -> xr.Dataset:
-    """Read a dataset.
+    """Read a dataset. Files of other programs may be read too, without the check of their content.
 
     Args:
         path: a NetCDF-4 file.
         chunks: sizes by dimension (or "auto") to leave the data on disk as dask arrays; by default all is read.
 
     Raises:
-        IntegrityError: the file is missing, cut short, no NetCDF, or its content is not what its digest was taken of.
+        IntegrityError: the file is missing, cut short, no NetCDF, or was changed after `write_netcdf` wrote it.
     """
     path = Path(path)
     if path.is_dir():
         raise IntegrityError(f"{path} is a folder; name the NetCDF file in it")
     if not path.is_file():
         raise IntegrityError(f"there is no file {path}")
+    if _seal_is_broken(path):
+        raise IntegrityError(f"{path} was changed after it was written; take it from its source again")
     try:
         if chunks is not None:
             with warnings.catch_warnings():
                 # HDF5 reads whole pieces of its own, a few MB each, whatever was asked for.
                 warnings.filterwarnings("ignore", "The specified chunks separate the stored chunks", UserWarning)
-                lazy = xr.open_dataset(path, engine="netcdf4", chunks=chunks)
-            lazy.attrs.pop(DIGEST, None)  # it is of the content, which is not read here
-            return lazy
+                return xr.open_dataset(path, engine="netcdf4", chunks=chunks)
         with xr.open_dataset(path, engine="netcdf4") as opened:
-            dataset = _plain(opened.load())
+            return _plain(opened.load())
     except Exception as error:  # HDF5 and xarray raise many types on a damaged file
         raise IntegrityError(
             f"{path} cannot be read as NetCDF-4, it may be damaged or cut short ({_line(error)})"
         ) from error
-    stated = dataset.attrs.pop(DIGEST, None)
-    if stated is not None and stated != digest(dataset):
-        raise IntegrityError(f"{path} was changed after it was written; take it from its source again")
-    return dataset
+
+
+def _seal_is_broken(path: Path) -> bool:
+    with open(path, "rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(size - _SEAL_LENGTH, 0))
+        seal = opened.read()
+        if not seal.startswith(_SEAL):
+            return False
+        opened.seek(0)
+        taken, left = hashlib.sha256(), size - _SEAL_LENGTH
+        while left:
+            piece = opened.read(min(left, 1 << 20))
+            taken.update(piece)
+            left -= len(piece)
+        return taken.hexdigest().encode() != seal[len(_SEAL) :]
 
 
 def write_csv(dataset: xr.Dataset, path: Path) -> Path:
@@ -112,7 +129,7 @@ def write_csv(dataset: xr.Dataset, path: Path) -> Path:
     # A single is written as the double it is: its own shortest text need not read back through a double.
     widened = {name: column.astype(float) if column.dtype.kind == "f" else column for name, column in columns.items()}
     body = pd.DataFrame(widened).to_csv(index=False, lineterminator="\n", float_format="%.17g")
-    about |= {"variables": variables, DIGEST: digest(dataset)}
+    about |= {"variables": variables, "sha256": digest(dataset)}
     text = _CSV_START + json.dumps(about, ensure_ascii=False) + "\n" + body
     data = text.encode()
     with replacing(Path(path)) as beside:
@@ -135,7 +152,7 @@ def read_csv(path: Path) -> xr.Dataset:
         about = json.loads(first.removeprefix(_CSV_START))
         rows = pd.read_csv(io.StringIO(body), dtype=str, keep_default_na=False, na_filter=False)
         dataset = _from_rows(rows, about)
-        if about[DIGEST] != digest(dataset):
+        if about["sha256"] != digest(dataset):
             raise IntegrityError(f"{path} was changed after it was written; write it again")
         return dataset
     except IntegrityError:
@@ -174,7 +191,7 @@ def digest(dataset: xr.Dataset) -> str:
     def take(*words: Any) -> None:
         taken.update(json.dumps(words, sort_keys=True, ensure_ascii=False).encode())
 
-    take({key: _json(value) for key, value in dataset.attrs.items() if key != DIGEST})
+    take({key: _json(value) for key, value in dataset.attrs.items()})
     for name in sorted(dataset.variables, key=str):
         values = dataset[name].variable
         take(str(name), name in dataset.coords, list(values.dims), values.shape, values.dtype.kind)

@@ -82,3 +82,19 @@ def test_files_that_are_none_of_ours_are_refused(folder, tmp_path):
         load_dataset(tmp_path)
     with pytest.raises(IntegrityError, match="there is no file"):
         load_dataset(tmp_path / "none.nc")
+
+
+def test_damage_is_seen_before_hdf5_opens_the_file(tmp_path, monkeypatch):
+    path = write_netcdf(load_dataset("power-caps"), tmp_path / "a.nc")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    monkeypatch.setattr(xr, "open_dataset", lambda *_, **__: pytest.fail("HDF5 may never come back from this file"))
+    with pytest.raises(IntegrityError, match=r"a\.nc was changed after it was written; take it from its source again"):
+        load_dataset(path)
+
+
+def test_a_file_of_another_program_may_be_loaded(tmp_path):
+    points = load_dataset("power-caps")
+    points.to_netcdf(tmp_path / "a.nc")
+    xr.testing.assert_identical(load_dataset(tmp_path / "a.nc"), points)
