@@ -40,7 +40,7 @@ def run() -> Findings:
             "but the kernel tables show far more of the peak left than its 0.46."
         ),
         caveats=(
-            "The tables carry no clock, and vLLM's were taken with weights that were never filled, which draws less power "
-            "than random data and so costs less clock. Counters on filled operands would decide it."
+            "The tables carry no clock, and vLLM's were taken with weights that were never filled, which draws less "
+            "power than random data and so costs less clock. Counters on filled operands would decide it."
         ),
     )
