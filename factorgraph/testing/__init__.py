@@ -1,11 +1,57 @@
-"""Hold a law to its physics: units, bounds, gradients, monotonicity, and the ways a JAX function may be run.
+"""Hold a law, or a graph of laws, to its physics; and draw whatever they read.
 
-Needs Hypothesis (the extra `testing`); nothing else of the package does.
+Needs Hypothesis (the extra `testing`); nothing else of the package does. Names are loaded when first used, so that
+the pytest plugin costs nothing where no law is asked for.
 """
 
-from factorgraph.testing.checks import CHECKS
-from factorgraph.testing.judging import LawError, Verdict, check_law, judge
-from factorgraph.testing.loading import load_law
-from factorgraph.testing.strategies import values_for
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["CHECKS", "LawError", "Verdict", "check_law", "judge", "load_law", "values_for"]
+if TYPE_CHECKING:
+    from factorgraph.testing.checks import CHECKS
+    from factorgraph.testing.compositions import built_in_laws, graphs
+    from factorgraph.testing.differential import check_against
+    from factorgraph.testing.inputs import datasets, gemm_shapes, skus, workloads
+    from factorgraph.testing.invariants import INVARIANTS, GraphError, check_graph
+    from factorgraph.testing.judging import LawError, Verdict, check_law, judge
+    from factorgraph.testing.loading import load_law
+    from factorgraph.testing.strategies import values_for, variables
+
+_HOMES = {
+    "checks": ("CHECKS",),
+    "compositions": ("built_in_laws", "graphs"),
+    "differential": ("check_against",),
+    "inputs": ("datasets", "gemm_shapes", "skus", "workloads"),
+    "invariants": ("INVARIANTS", "GraphError", "check_graph"),
+    "judging": ("LawError", "Verdict", "check_law", "judge"),
+    "loading": ("load_law",),
+    "strategies": ("values_for", "variables"),
+}
+
+__all__ = [
+    "CHECKS",
+    "INVARIANTS",
+    "GraphError",
+    "LawError",
+    "Verdict",
+    "built_in_laws",
+    "check_against",
+    "check_graph",
+    "check_law",
+    "datasets",
+    "gemm_shapes",
+    "graphs",
+    "judge",
+    "load_law",
+    "skus",
+    "values_for",
+    "variables",
+    "workloads",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -21,6 +21,8 @@ _SMALLEST, _LARGEST = 1e-9, 1e12
 _DENORMAL, _MINUTE = 1e-40, 1e-30
 # Entries along a plate that a law reduces.
 _PLATE_LENGTHS = (1, 2, 5)
+_UNITS = st.sampled_from(["1", "s", "B", "FLOP", "Hz", "W", "B/s", "FLOP/s"])
+_PLATES = st.sampled_from([(), ("gemm",), ("gemm", "tiling")])
 _INTERIOR, _END, _TIE = "interior", "end", "tie"
 
 
@@ -42,10 +44,10 @@ def bulk(domain: Domain) -> tuple[float, float]:
         >>> bulk(Domain(0.0, 1e6))
         (1e-09, 1000000.0)
     """
-    high = min(domain.upper, max(_LARGEST, domain.lower))
+    high = domain.upper if math.isfinite(domain.upper) else max(_LARGEST, domain.lower)
     if domain.lower == 0.0 and not domain.integer and high > _SPAN * _SMALLEST:
         return min(_SMALLEST, high), high
-    return max(domain.lower, -_LARGEST), high
+    return domain.lower if math.isfinite(domain.lower) else -_LARGEST, high
 
 
 def values_of(variable: Variable) -> st.SearchStrategy[float]:
@@ -139,3 +141,45 @@ def _like(variable: Variable, law: Factor, values: Mapping[str, Any]) -> list[fl
         return []
     others = [values[other.name] for other in law.inputs if other.name in values and other.unit == variable.unit]
     return [value for value in others if not isinstance(value, list) and variable.domain.contains(value)]
+
+
+def variables(
+    *,
+    units: st.SearchStrategy[str] | None = None,
+    plates: st.SearchStrategy[tuple[str, ...]] | None = None,
+) -> st.SearchStrategy[Variable]:
+    """Variables of any name and domain.
+
+    Args:
+        units: of unit texts; by default those of the package's own variables.
+        plates: of what they are repeated over; by default none, "gemm", or "gemm" and "tiling".
+
+    Examples:
+        >>> from hypothesis import find
+        >>> find(variables(), lambda variable: variable.domain.integer and variable.unit == "s").name
+        '_'
+    """
+    magnitudes = st.floats(-12.0, 12.0).map(lambda power: float(f"{10.0**power:.3g}"))
+    ends = st.tuples(st.just(0.0) | magnitudes, magnitudes | st.just(math.inf)).map(sorted)
+    domains = st.builds(lambda ends, integer: Domain(*ends, integer=integer), ends, st.booleans())
+    return st.builds(
+        Variable,
+        name=st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12).filter(str.isidentifier),
+        unit=given_strategy(units, "units", "s", _UNITS),
+        domain=domains,
+        plates=given_strategy(plates, "plates", ("gemm",), _PLATES),
+        doc=st.sampled_from(["", "drawn by a strategy"]),
+    )
+
+
+def given_strategy(strategy: Any, name: str, example: Any, otherwise: st.SearchStrategy) -> st.SearchStrategy:
+    """The strategy that a caller gave, or another one.
+
+    Raises:
+        FactorGraphError: a bare value was given in its place.
+    """
+    if strategy is None:
+        return otherwise
+    if not isinstance(strategy, st.SearchStrategy):
+        raise FactorGraphError(f"{name}={strategy!r} is no strategy; write for example {name}=st.just({example!r})")
+    return strategy

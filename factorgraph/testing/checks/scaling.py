@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from factorgraph.factor import Factor
 from factorgraph.testing.bench import Bench, Values, moved_to
 from factorgraph.testing.wording import amount
 from factorgraph.units import parse
@@ -63,24 +64,29 @@ def limits(bench: Bench, values: Values) -> str | None:
         for limit, at, arrow in zip(ends, (1.0 / _FAR, _FAR), ("0", "inf"), strict=True):
             if limit is None:
                 continue
-            wanted = float(limit(bench.law, values) if callable(limit) else limit)
+            wanted = _stated(limit, bench.law, values)
             found, here = bench.double(moved_to(values, name, at)), bench.double(values)
-            reached = (
-                found > 1e3 * here
-                if math.isinf(wanted)
-                else math.isclose(found, wanted, rel_tol=1e-3, abs_tol=1e-6 * abs(here))
-            )
-            if not reached:
+            if not _reached(found, wanted, here):
                 return (
-                    f"{output.name} goes to {amount(found, output)} for {name} -> {arrow}, and should to {wanted:.9g}"
+                    f"{output.name} goes to {amount(found, output)} for {name} -> {arrow}, "
+                    f"and should to {amount(wanted, output)}"
                 )
     return None
 
 
+def _stated(limit: Any, law: Factor, values: Values) -> float:
+    return float(limit) if isinstance(limit, int | float) else float(limit(law, values))
+
+
+def _reached(found: float, wanted: float, here: float) -> bool:
+    if math.isinf(wanted):
+        return found > 1e3 * here
+    return math.isclose(found, wanted, rel_tol=1e-3, abs_tol=1e-6 * abs(here))
+
+
 def _scale(unit: str, base: str, factor: float) -> float:
     """By how much a number in a unit grows when one base unit shrinks by a factor."""
-    exponents = cast(dict[str, float], parse(unit).dimensionality)
-    return factor ** float(exponents.get(base, 0))
+    return factor ** float(cast(float, parse(unit).dimensionality.get(base, 0)))
 
 
 def _times(value: Any, factor: float) -> Any:

@@ -36,7 +36,7 @@ def _against(sign: int, line: Line, variable: Variable, bench: Bench) -> str | N
         before, after = (amount(y, output) for y in line.y[at : at + 2])
         low, high = (amount(x, variable) for x in line.x[at : at + 2])
         return f"{output.name} {way} from {before} to {after} as {variable.name} goes from {low} to {high}, {declared}"
-    wrong = sign * line.slope * line.x < -1e-6 * np.abs(line.y)
+    wrong = sign * line.slope * np.abs(line.x) < -1e-6 * np.abs(line.y)
     if wrong.any():
         at = int(np.argmax(wrong))
         return (
@@ -59,7 +59,7 @@ def continuous(bench: Bench, values: Values) -> str | None:
         step = roughness(line)[at]
         coarse = np.searchsorted(first[name].x, line.x[at], side="right") - 1
         around = first[name].y[max(coarse - 1, 0) : coarse + 3]
-        if step > 1e-6 * max(abs(left), abs(right)) and step > 1e-3 * np.ptp(around):
+        if step > 1e-6 * max(abs(left), abs(right)) and step > 1e-5 * np.ptp(around):
             output, variable = bench.law.output, bench.inputs[name]
             return (
                 f"{output.name} jumps from {amount(left, output)} to {amount(right, output)} at {name} = "
