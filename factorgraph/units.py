@@ -12,16 +12,17 @@ from factorgraph.errors import FactorGraphError
 @functools.cache
 def registry() -> pint.UnitRegistry:
     """The one pint registry, with byte, FLOP and SM-clock as units of their own kind."""
-    ureg = pint.UnitRegistry(cache_folder=":auto:")  # reading the definitions anew takes half a second
+    ureg = pint.UnitRegistry()
     ureg.define("FLOP = [operation] = flop")
     # pint takes bits as bare numbers, so that 1/s would pass for B/s; here information is a dimension.
-    logging.getLogger("pint.util").disabled = True  # it warns that "bit" is redefined, which is the point
+    logging.getLogger("pint.util").disabled = True  # it warns of units that are redefined, which is the point
     ureg.define("bit = [information]")
     logging.getLogger("pint.util").disabled = False
     # Counts of tokens, requests and the like are bare numbers that read better with a name.
     for name in ("token", "request", "sequence", "layer", "clock", "SM", "element"):
         ureg.define(f"{name} = []")
     ureg.define("percentage_point = 0.01")
+    ureg._build_cache()  # or what was derived from the old bit, the byte above all, would keep its dimension
     return ureg
 
 
