@@ -108,7 +108,8 @@ def vocabulary() -> dict[str, Variable]:
     return {variable.name: variable for variable in found if variable is not None}
 
 
-_EFFICIENCY = Domain(0.0, 1.0)
+# More than zero: the least that single precision still divides by.
+_EFFICIENCY = Domain(1e-30, 1.0)
 # A wait may be nothing; the work of a kernel takes some time, and no law caps it.
 _TIME = Domain(0.0)
 _DURATION = Domain(1e-13)
@@ -206,7 +207,7 @@ TUncapped = Annotated[
     Array, Variable("t_uncapped", "s", _DURATION, _G, "GEMM time of the tiling taken, before the power limit")
 ]
 SustainedClock = Annotated[
-    Array, Variable("sustained_clock", "Hz", Domain(0.0, 4e9), _G, "SM clock within the power cap")
+    Array, Variable("sustained_clock", "Hz", Domain(1.0, 4e9), _G, "SM clock within the power cap")
 ]
 TGemm = Annotated[Array, Variable("t_gemm", "s", _DURATION, _G, "GEMM time")]
 

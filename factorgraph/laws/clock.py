@@ -139,9 +139,9 @@ class EnergyRoof(Factor):
 
 
 class ReachedClock(Factor):
-    """The clock that stands for the power-limited rate: sustained_clock = eta_clock * boost_clock."""
+    """The clock that stands for the power-limited rate: sustained_clock = eta_clock * boost_clock, at least 1 Hz."""
 
     monotone = {"eta_clock": +1}
 
     def __call__(self, eta_clock: EtaClock, boost_clock: BoostClock) -> SustainedClock:
-        return eta_clock * boost_clock
+        return jnp.maximum(eta_clock * boost_clock, 1.0)
