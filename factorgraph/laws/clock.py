@@ -142,6 +142,7 @@ class ReachedClock(Factor):
     """The clock that stands for the power-limited rate: sustained_clock = eta_clock * boost_clock, at least 1 Hz."""
 
     kinks = ("eta_clock",)
+    literals = ("s",)
     monotone = {"eta_clock": +1}
 
     def __call__(self, eta_clock: EtaClock, boost_clock: BoostClock) -> SustainedClock:
