@@ -29,7 +29,7 @@ class HidesAUnit(Factor):
 
 class JustAboveOne(Factor):
     def __call__(self, power_cap: PowerCap) -> EtaClock:
-        return 1.000001 * power_cap / power_cap
+        return 1.0001 * power_cap / power_cap
 
 
 class Negative(Factor):
