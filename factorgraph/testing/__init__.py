@@ -5,7 +5,10 @@ the pytest plugin costs nothing where no law is asked for.
 """
 
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from factorgraph.errors import FactorGraphError
 
 if TYPE_CHECKING:
     from factorgraph.testing.checks import CHECKS
@@ -53,5 +56,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+            return getattr(_loaded(home), name)
     raise AttributeError(f"module {__name__} has no attribute {name}")
+
+
+def _loaded(home: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"{__name__}.{home}")
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise FactorGraphError(f"{__name__} needs Hypothesis; install gpu-factorgraph[testing]") from None

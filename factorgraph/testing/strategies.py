@@ -4,14 +4,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hypothesis import strategies as st
+
 from factorgraph.errors import FactorGraphError
 from factorgraph.factor import Factor
 from factorgraph.variables import Domain, Variable
-
-try:
-    from hypothesis import strategies as st
-except ImportError as error:
-    raise FactorGraphError("factorgraph.testing needs Hypothesis; install gpu-factorgraph[testing]") from error
 
 # A quantity that spans more than this factor is drawn by its order of magnitude.
 _SPAN = 100.0
@@ -62,9 +59,8 @@ def values_of(variable: Variable) -> st.SearchStrategy[float]:
         >>> find(values_of(variable_of(SmCount)), lambda count: count > 100)
         101.0
     """
-    return st.sampled_from([_INTERIOR] * 5 + [_END]).flatmap(
-        lambda where: _interior(variable.domain) if where == _INTERIOR else _end(variable.domain)
-    )
+    interior, end = _interior(variable.domain), _end(variable.domain)
+    return st.sampled_from([_INTERIOR] * 5 + [_END]).flatmap(lambda where: interior if where == _INTERIOR else end)
 
 
 def _interior(domain: Domain) -> st.SearchStrategy[float]:

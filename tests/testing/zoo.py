@@ -54,6 +54,7 @@ class Animal:
 
     law: Factor
     check: str
+    by_chance: bool = False  # whether it is wrong at so few places that the draw must hit them
 
     @property
     def name(self) -> str:
@@ -431,20 +432,20 @@ class NeitherUpNorDown(Factor):
 
 WRONG = [
     Animal(JustAboveOne(), "domain"),
-    Animal(EfficiencyOfNothing(), "domain"),
+    Animal(EfficiencyOfNothing(), "domain", by_chance=True),
     Animal(NegativeTime(), "domain"),
-    Animal(NanAtOnePoint(), "domain"),
+    Animal(NanAtOnePoint(), "domain", by_chance=True),
     Animal(InfiniteAtOneSm(), "domain"),
-    Animal(OverflowsSquared(), "domain"),
+    Animal(OverflowsSquared(), "domain", by_chance=True),
     Animal(GradientOfARootAtZero(), "gradient"),
-    Animal(GradientOfAGuardedQuotient(), "gradient"),
+    Animal(GradientOfAGuardedQuotient(), "gradient", by_chance=True),
     Animal(WrongSign(), "monotone"),
-    Animal(NarrowBump(), "monotone"),
-    Animal(TurnsAtTheEnd(), "monotone"),
+    Animal(NarrowBump(), "monotone", by_chance=True),
+    Animal(TurnsAtTheEnd(), "monotone", by_chance=True),
     Animal(FallsBetweenWholeNumbers(), "monotone"),
     Animal(ZeroGradientFromCeil(), "continuous"),
-    Animal(FineStaircase(), "continuous"),
-    Animal(Jump(), "continuous"),
+    Animal(FineStaircase(), "continuous", by_chance=True),
+    Animal(Jump(), "continuous", by_chance=True),
     Animal(StoppedGradient(), "derivative"),
     Animal(HandWrittenDerivative(), "derivative"),
     Animal(UnlikeThings(), "units"),
@@ -453,7 +454,7 @@ WRONG = [
     Animal(WattsForJoules(), "units"),
     Animal(GigabytesForBytes(), "roofline"),
     Animal(FasterThanPeak(), "roofline"),
-    Animal(CountsOnce(), "scaling"),
+    Animal(CountsOnce(), "scaling", by_chance=True),
     Animal(MeanForSum(), "scaling"),
     Animal(WrongLimit(), "limits"),
     Animal(ForgottenLaunch(), "limits"),
@@ -467,7 +468,7 @@ WRONG = [
     Animal(Random(), "stateless"),
     Animal(DtypePromotion(), "dtype"),
     Animal(Truncates(), "dtype"),
-    Animal(LosesDigits(), "precision"),
+    Animal(LosesDigits(), "precision", by_chance=True),
     Animal(ForgetsWhenCopied(), "pytree"),
     Animal(ComparesByIdentity(), "pytree"),
     Animal(OneForAll(), "signature"),

@@ -18,8 +18,8 @@ def domain(bench: Bench, values: Values) -> str | None:
     output = bench.law.output
     grids = bench.grids(values)
     y, _ = bench.gradients(values, grids)
-    is_efficiency = output.unit == "1" and (output.domain.lower, output.domain.upper) == (0.0, 1.0)
     lower, upper = output.domain.lower, output.domain.upper
+    is_efficiency = output.unit == "1" and lower >= 0.0 and upper == 1.0
     too_low = (y <= 0.0) if lower > 0.0 else (y < lower)
     too_high = y > (upper if is_efficiency else upper * (1.0 + _ROUNDING))
     wrong = {
