@@ -14,6 +14,8 @@ from factorgraph.units import parse
 # Base dimensions of the package's units, the unit in which they are counted, and how much smaller another one is.
 _BASES = {"[time]": ("s", 3.0), "[information]": ("B", 5.0), "[operation]": ("FLOP", 7.0), "[mass]": ("kg", 11.0)}
 _FAR = 1e24
+# Numbers below the smallest normal one of float32 are rounded coarsely.
+_NOTHING = 1e-36
 
 
 def units(bench: Bench, values: Values) -> str | None:
@@ -49,7 +51,7 @@ def scaling(bench: Bench, values: Values) -> str | None:
     output = bench.law.output
     for name, power in bench.claims.scaling.items():
         once, twice = bench.double(values), bench.double({**values, name: _times(values[name], 2.0)})
-        if not math.isclose(twice, 2.0**power * once, rel_tol=1e-6):
+        if not math.isclose(twice, 2.0**power * once, rel_tol=1e-6, abs_tol=_NOTHING):
             return (
                 f"{output.name} is {amount(once, output)} and for twice the {name} {amount(twice, output)}; "
                 f"2^{power:g} times as much is {amount(2.0**power * once, output)}"
