@@ -1,13 +1,19 @@
-"""Run the benchmarks, or those that are named: python -m benchmarks [gradients] [memory] [predictions] [startup]."""
+"""Run the benchmarks, or those that are named: python -m benchmarks [NAME...]."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import gradients, memory, predictions, startup
+from benchmarks import gradients, memory, predictions, replays, startup
 
-BENCHMARKS = {"predictions": predictions, "gradients": gradients, "startup": startup, "memory": memory}
+BENCHMARKS = {
+    "predictions": predictions,
+    "gradients": gradients,
+    "replays": replays,
+    "startup": startup,
+    "memory": memory,
+}
 
 
 def main(names: list[str]) -> None:

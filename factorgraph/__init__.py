@@ -14,9 +14,13 @@ from factorgraph.hardware import Sku, list_skus, load_sku
 from factorgraph.inference import Fit, fit
 from factorgraph.inverse import Solution, solve_for
 from factorgraph.labelled import predict
+from factorgraph.policy import Policy
+from factorgraph.replay import replay, replay_on_card
 from factorgraph.sensitivity import sensitivity, swing
 from factorgraph.step import step_graph
+from factorgraph.step_table import tabulate
 from factorgraph.sweep import sweep
+from factorgraph.traces import load_trace, make_requests
 from factorgraph.variables import Domain, Variable
 from factorgraph.workload import ModelConfig, Step, list_models, load_model
 
@@ -30,6 +34,7 @@ __all__ = [
     "Fit",
     "Given",
     "ModelConfig",
+    "Policy",
     "Sku",
     "Solution",
     "Step",
@@ -44,13 +49,18 @@ __all__ = [
     "load_dataset",
     "load_model",
     "load_sku",
+    "load_trace",
+    "make_requests",
     "parameter",
     "predict",
+    "replay",
+    "replay_on_card",
     "sensitivity",
     "solve_for",
     "step_graph",
     "sweep",
     "swing",
+    "tabulate",
     "waterfall",
 ]
 

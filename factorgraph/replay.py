@@ -7,74 +7,24 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from factorgraph.errors import FactorGraphError, UnknownNameError
+from factorgraph.errors import FactorGraphError
+from factorgraph.graph import FactorGraph
+from factorgraph.policy import Policy, is_count
+from factorgraph.step_table import StepTime, tabulate
 from factorgraph.traces import check_requests
-
-if TYPE_CHECKING:
-    from factorgraph.step_table import StepTime
-
-Priority = Literal["decode first", "prefill first"]
-Reserve = Literal["whole", "growing"]
+from factorgraph.workload.model import ModelConfig
 
 # Within a run of decode steps the step time is taken as linear in the context, which may grow by this share of itself.
 _LINEAR_GROWTH = 1 / 8
 
 
-@dataclasses.dataclass(frozen=True)
-class Policy:
-    """How an engine puts steps together. Requests are admitted strictly in the order of their arrival.
-
-    Attributes:
-        step_tokens: most tokens of a step, decoded and prefilled ones together (the chunk budget).
-        max_sequences: most sequences that are prefilled or decode at a time.
-        priority: "decode first": all decodes are in every step, and what they leave of `step_tokens` goes to prompts,
-            in chunks (vLLM, Sarathi-Serve). "prefill first": while a prompt is waiting that can be admitted, steps are
-            of prompts alone, and decodes stand still (SGLang, TensorRT-LLM with separate context steps).
-        kv_capacity: tokens that the cache holds; None for no limit.
-        reserve: what a request takes of the cache when it is admitted. "whole": prompt and answer, so that it never
-            has to give way. "growing": its prompt and one token, and a token more with each that it generates; when
-            that is more than the cache holds, the request admitted last gives its own back, waits at the head of the
-            queue, and is prefilled again together with what it had generated.
-
-    Raises:
-        FactorGraphError: a limit is no positive whole number, or `max_sequences` is above `step_tokens`.
-        UnknownNameError: there is no such priority or reserve.
-
-    Examples:
-        >>> Policy(step_tokens=2048, max_sequences=128).priority
-        'decode first'
-    """
-
-    step_tokens: int = 8192
-    max_sequences: int = 256
-    priority: Priority = "decode first"
-    kv_capacity: int | None = None
-    reserve: Reserve = "whole"
-
-    def __post_init__(self):
-        for name in ("step_tokens", "max_sequences", "kv_capacity"):
-            value = getattr(self, name)
-            if name == "kv_capacity" and value is None:
-                continue
-            if not _is_count(value):
-                raise FactorGraphError(f"{name} is {value!r}; it must be a whole number of 1 or more")
-        if self.max_sequences > self.step_tokens:
-            raise FactorGraphError(
-                f"max_sequences={self.max_sequences} decodes do not fit a step of step_tokens={self.step_tokens}; "
-                "lower the one or raise the other"
-            )
-        for name, choices in (("priority", get_args(Priority)), ("reserve", get_args(Reserve))):
-            if getattr(self, name) not in choices:
-                raise UnknownNameError(name, getattr(self, name), choices)
-
-
 def replay(
-    requests: xr.Dataset, step_time: "StepTime", policy: Policy | None = None, *, closed_loop: int | None = None
+    requests: xr.Dataset, step_time: StepTime, policy: Policy | None = None, *, closed_loop: int | None = None
 ) -> xr.Dataset:
     """Serve requests with one engine, and say when each got its first and its last token.
 
@@ -116,12 +66,51 @@ def replay(
     """
     policy = policy or Policy()
     requests = check_requests(requests)
-    if closed_loop is not None and not _is_count(closed_loop):
+    if closed_loop is not None and not is_count(closed_loop):
         raise FactorGraphError(f"closed_loop is {closed_loop!r}; it must be a number of clients, 1 or more")
     _check_fit(requests, policy)
     engine = _Engine(requests, step_time, policy, closed_loop)
     engine.serve()
     return _labelled(requests, engine, policy, closed_loop)
+
+
+def replay_on_card(
+    graph: FactorGraph,
+    sku: Any,
+    model: ModelConfig,
+    requests: xr.Dataset,
+    policy: Policy | None = None,
+    *,
+    closed_loop: int | None = None,
+    tp: int = 1,
+    weights: str | None = None,
+    kv: str = "bf16",
+    **values: Any,
+) -> xr.Dataset:
+    """Serve requests with a model on a card, with step times from a graph.
+
+    Args:
+        graph, sku, model, tp, weights, kv, values: as for `tabulate`, which is told of the longest request.
+        requests, policy, closed_loop: as for `replay`.
+
+    Returns:
+        As from `replay`.
+
+    Raises:
+        FactorGraphError: as for `tabulate` and `replay`; a request is longer than the model has positions.
+
+    Examples:
+        >>> import factorgraph as fg
+        >>> served = replay_on_card(fg.step_graph("base"), fg.load_sku("h100-sxm"), fg.load_model("llama-3.1-8b"),
+        ...                         fg.make_requests([0.0, 0.1], 512, 64), Policy(step_tokens=1024, max_sequences=4))
+        >>> bool((served.ttft < 0.1).all())
+        True
+    """
+    policy = policy or Policy()
+    requests = check_requests(requests)
+    longest = int((requests.input_tokens + requests.output_tokens).max())
+    step_time = tabulate(graph, sku, model, policy, max_context=longest, tp=tp, weights=weights, kv=kv, **values)
+    return replay(requests, step_time, policy, closed_loop=closed_loop)
 
 
 def summarise(served: xr.Dataset) -> xr.Dataset:
@@ -153,7 +142,8 @@ def summarise(served: xr.Dataset) -> xr.Dataset:
         "request_rate": (served.sizes["request"] / duration, "1/s"),
         "output_rate": (output.sum() / duration, "1/s"),
         "total_rate": ((output.sum() + prompt.sum()) / duration, "1/s"),
-        "utilisation": (float(served.run_time.sum()) / duration, "1"),
+        # The sum may be above the duration by a rounding.
+        "utilisation": (min(float(served.run_time.sum()) / duration, 1.0), "1"),
         "decode_batch": (float((served.steps * served.decode_tokens).sum()) / steps, "1"),
         "mean_step_time": (float(served.run_time.sum()) / steps, "s"),
     }
@@ -180,7 +170,7 @@ class _Engine:
     the number of decode steps made is `n` more than now, and only sums over the decodes are carried along.
     """
 
-    def __init__(self, requests: xr.Dataset, step_time: "StepTime", policy: Policy, clients: int | None):
+    def __init__(self, requests: xr.Dataset, step_time: StepTime, policy: Policy, clients: int | None):
         self.step_time, self.policy = step_time, policy
         self.mixes = policy.priority == "decode first"
         self.grows = policy.reserve == "growing" and policy.kv_capacity is not None
@@ -395,7 +385,7 @@ def _labelled(requests: xr.Dataset, engine: _Engine, policy: Policy, closed_loop
         | {name: ("run", v, {"units": unit, "long_name": doc}) for name, (v, unit, doc) in runs.items()}
     ).assign_attrs(
         title="factorgraph replay",
-        policy=json.dumps(dataclasses.asdict(policy)),
+        policy=json.dumps(dataclasses.asdict(policy), default=int),
         closed_loop=closed_loop or 0,
         preemptions=engine.preemptions,
     )
@@ -406,7 +396,3 @@ def _statistics(values: np.ndarray) -> np.ndarray:
     if not known.size:
         return np.full(4, np.nan)
     return np.array([known.mean(), *np.quantile(known, [0.5, 0.9, 0.99])])
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factorgraph.errors import FactorGraphError, UnknownNameError
-from factorgraph.replay import Policy, replay, summarise
+from factorgraph.policy import Policy
+from factorgraph.replay import replay, summarise
 from factorgraph.traces import make_requests
 
 PRIORITIES = ("decode first", "prefill first")
@@ -41,16 +42,13 @@ class Request:
     def __init__(self, number, arrival, input_tokens, output_tokens):
         self.number, self.arrival, self.input, self.output = number, arrival, input_tokens, output_tokens
         self.generated = self.cached = 0
+        self.decodes = False
         self.token_times = []
         self.started = None
 
     @property
     def known(self):
         return self.input + self.generated
-
-    @property
-    def decodes(self):
-        return self.cached == self.known - 1 and self.generated > 0
 
 
 def token_by_token(requests, step_time, policy, clients=None):
@@ -76,7 +74,7 @@ def token_by_token(requests, step_time, policy, clients=None):
             waiting.append(coming.pop(0))
         while policy.reserve == "growing" and sum(map(taken, running)) > capacity:
             last = running.pop()
-            last.cached = 0
+            last.cached, last.decodes = 0, False
             waiting.insert(0, last)
         decodes = [request for request in running if request.decodes]
         budget = policy.step_tokens - (len(decodes) if policy.priority == "decode first" else 0)
@@ -108,7 +106,7 @@ def token_by_token(requests, step_time, policy, clients=None):
         for request, tokens in [(request, 1) for request in decodes] + chunks:
             request.cached += tokens
             if request.cached == request.known:
-                request.generated += 1
+                request.generated, request.decodes = request.generated + 1, True
                 request.token_times.append(now)
                 if request.generated == request.output:
                     running.remove(request)
@@ -343,6 +341,11 @@ def test_an_impossible_policy_is_refused(changes, words):
 def test_an_unknown_word_is_answered_with_the_known_ones(name, near):
     with pytest.raises(UnknownNameError, match=near):
         Policy(**{name: near})
+
+
+def test_limits_may_be_numpy_integers():
+    served = replay(make_requests([0.0], 4, 2), Linear(), Policy(max_sequences=np.int64(3)))
+    assert '"max_sequences": 3' in served.attrs["policy"]
 
 
 def test_a_request_larger_than_the_cache_is_named():

@@ -5,7 +5,8 @@ import pytest
 
 import factorgraph as fg
 from factorgraph.errors import FactorGraphError
-from factorgraph.replay import Policy, replay
+from factorgraph.policy import Policy
+from factorgraph.replay import replay, replay_on_card
 from factorgraph.step_table import Grid, equivalent_prompts, tabulate
 from factorgraph.traces import make_requests
 
@@ -79,6 +80,16 @@ def test_a_replay_of_one_request_is_its_steps_one_after_the_other(case, h100):
     np.testing.assert_allclose(served.ttft, prefill, rtol=BOUND)
     steps = [model.decode(batch=1, context=700 + token) for token in range(1, 21)]
     np.testing.assert_allclose(served.tpot, graph.predict(h100, steps, outputs=("t_step",)).t_step.mean(), rtol=BOUND)
+
+
+def test_a_card_serves_requests_in_one_call(h100):
+    graph, model = fg.step_graph("base"), fg.load_model("llama-3.1-8b")
+    small = Policy(step_tokens=64, max_sequences=2)
+    served = replay_on_card(graph, h100, model, make_requests([0.0], 60, 4), small, kv="fp8")
+    steps = [model.decode(batch=1, context=60 + token, kv="fp8") for token in (1, 2, 3)]
+    np.testing.assert_allclose(served.tpot, graph.predict(h100, steps, outputs=("t_step",)).t_step.mean(), rtol=BOUND)
+    with pytest.raises(FactorGraphError, match="has 131072 positions"):
+        replay_on_card(graph, h100, model, make_requests([0.0], 131_000, 100), small)
 
 
 def test_settings_reach_the_graph(h100):
