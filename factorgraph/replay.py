@@ -48,7 +48,7 @@ def replay(
         (s), `steps` (in the run), and for each of its steps `decode_tokens` and `prefill_tokens`; `decode_context`
         (tokens of context of all decodes) and `prefill_pairs` (query-key pairs) are those of its first step.
 
-        The attribute `preemptions` counts requests that had to give way.
+        Attributes: `preemptions` (how often a request had to give way), `policy` (JSON), `closed_loop` (0 for none).
 
     Raises:
         FactorGraphError: the requests are malformed, one of them never fits the cache, there are no clients, or
@@ -114,7 +114,7 @@ def replay_on_card(
 
 
 def summarise(served: xr.Dataset) -> xr.Dataset:
-    """What a replay comes to.
+    """What a replay comes to, from the first arrival to the last finish.
 
     Args:
         served: from `replay`.
@@ -330,10 +330,9 @@ class _Engine:
         self.finish[request] = self.now
         self.running -= 1
         self.held -= self.prompt[request] + self.left[request] + 1
-        for following in self.unsent:
+        if (following := next(self.unsent, None)) is not None:
             self.arrival[following] = self.now
             self.to_come.append(following)
-            break
 
     def _seconds(self, *batch: float) -> float:
         seconds = float(self.step_time(*batch))

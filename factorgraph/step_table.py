@@ -103,7 +103,7 @@ def tabulate(
 
     Examples:
         >>> import factorgraph as fg
-        >>> table = tabulate(fg.step_graph(), fg.load_sku("h100-sxm"), fg.load_model("llama-3.1-8b"),
+        >>> table = tabulate(fg.step_graph("base"), fg.load_sku("h100-sxm"), fg.load_model("llama-3.1-8b"),
         ...                  Policy(step_tokens=64, max_sequences=8), max_context=1024)
         >>> table(8, 8 * 512, 0, 0) < table(8, 8 * 512, 56, 56 * 28.5)
         True

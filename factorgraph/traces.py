@@ -14,6 +14,9 @@ from factorgraph.datasets.importers.reading import SourceError, read_table, read
 from factorgraph.datasets.importers.rows import Rows
 from factorgraph.errors import FactorGraphError
 
+# Later than this, or longer, is a mistake; and until then times are told apart to a tenth of a microsecond.
+_LATEST = 1e9
+_LONGEST = 1e9
 _UNITS = {"arrival": "s", "input_tokens": "1", "output_tokens": "1"}
 
 
@@ -93,13 +96,15 @@ def check_requests(requests: xr.Dataset) -> xr.Dataset:
     if not requests.sizes["request"]:
         raise FactorGraphError("there are no requests")
     arrival, *tokens = (requests[name].values for name in _UNITS)
-    if arrival.dtype.kind not in "iuf" or not np.isfinite(arrival).all() or (arrival < 0).any():
-        raise FactorGraphError("an arrival time is negative or no finite number; times are in s from 0 on")
+    # The negations catch NaN too.
+    if arrival.dtype.kind not in "iuf" or not ((arrival >= 0) & (arrival <= _LATEST)).all():
+        raise FactorGraphError(
+            "an arrival time is negative, above 10^9 s or no number; count from the first arrival on"
+        )
     for name, counts in zip(("input_tokens", "output_tokens"), tokens, strict=True):
         if counts.dtype.kind not in "iuf":
             raise FactorGraphError(f"{name} holds {counts.dtype}; it must hold whole numbers")
-        # The negation catches NaN too. Above 2^53 a float is no count, and 10^9 tokens are no request.
-        if (bad := np.flatnonzero(~((counts >= 1) & (counts <= 1e9) & (counts % 1 == 0)))).size:
+        if (bad := np.flatnonzero(~((counts >= 1) & (counts <= _LONGEST) & (counts % 1 == 0)))).size:
             raise FactorGraphError(
                 f"{name} of request {bad[0]} is {counts[bad[0]]:g}; it must be a whole number from 1 to 10^9"
             )
@@ -141,8 +146,7 @@ def load_trace(path: str | os.PathLike) -> xr.Dataset:
     text = read_text(path)
     rows = _json_lines(text, path) if text.lstrip().startswith(("{", "[")) else _csv(path)
     layout = _recognise(rows)
-    input_tokens = rows.numbers(layout.input_tokens, whole=True)
-    output_tokens = rows.numbers(layout.output_tokens, whole=True)
+    input_tokens, output_tokens = (_tokens(rows, column) for column in (layout.input_tokens, layout.output_tokens))
     arrival = _arrival(rows, layout)
     kept = rows.kept
     counts = {reason: int(n) for reason, n in pd.Series(rows.reasons[~kept]).value_counts(sort=False).items()}
@@ -153,7 +157,7 @@ def load_trace(path: str | os.PathLike) -> xr.Dataset:
     order = np.argsort(arrival, kind="stable")
     if (np.diff(order) < 0).any():
         rows.notes.append("the rows were not in the order of arrival, and were sorted")
-    requests = make_requests(arrival[order] - arrival.min(), input_tokens[order], output_tokens[order])
+    requests = make_requests(arrival[order], input_tokens[order], output_tokens[order])
     said = {"source": path.name, "format": layout.name, "rejected": json.dumps(counts)}
     return requests.assign_attrs(said | ({"notes": "; ".join(rows.notes)} if rows.notes else {}))
 
@@ -176,7 +180,7 @@ def _json_lines(text: str, path: Path) -> Rows:
 
 def _record(line: str) -> dict[str, Any] | None:
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_int=float)  # an integer of hundreds of digits is infinite, and set aside so
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
@@ -191,14 +195,24 @@ def _recognise(rows: Rows) -> TraceFormat:
     raise SourceError(f"{rows.where} has the columns {there or 'of no trace'}; a trace has one of these sets: {known}")
 
 
+def _tokens(rows: Rows, column: str) -> np.ndarray:
+    counts = rows.numbers(column, whole=True)
+    rows.reject(counts > _LONGEST, f"{column} is above 10^9")
+    return counts
+
+
 def _arrival(rows: Rows, layout: TraceFormat) -> np.ndarray:
-    """Arrival times in s; rows whose time cannot be used are set aside."""
+    """Times since the first arrival in s; rows whose time cannot be used are set aside."""
     if layout.arrival is None:
         rows.notes.append("there are no arrival times: all requests arrive at 0; replay them in a closed loop")
         return np.zeros(len(rows.frame))
-    if layout.unit != "date":
-        return rows.numbers(layout.arrival, layout.unit, "s", zero=True)
-    dates = pd.to_datetime(rows.frame[layout.arrival], format="ISO8601", utc=True, errors="coerce")
-    rows.reject(dates.isna(), f"{layout.arrival} is no date with a time of day")
-    since = (dates - dates[rows.kept].min()) if rows.kept.any() else dates - dates.min()
-    return np.asarray(since / pd.Timedelta(seconds=1), dtype=float)
+    if layout.unit == "date":
+        dates = pd.to_datetime(rows.frame[layout.arrival], format="ISO8601", utc=True, errors="coerce")
+        rows.reject(dates.isna(), f"{layout.arrival} is no date with a time of day")
+        times = np.asarray((dates - dates.min()) / pd.Timedelta(seconds=1), dtype=float)
+    else:
+        times = rows.numbers(layout.arrival, layout.unit, "s", zero=True)
+    if rows.kept.any():
+        times = times - times[rows.kept].min()
+    rows.reject(times > _LATEST, f"{layout.arrival} is more than 10^9 s after the first")
+    return times

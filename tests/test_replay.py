@@ -193,6 +193,22 @@ def test_separate_steps_of_many_clients_conserve_work():
     assert float(served.finish.max()) == rounds * (clients * prefill + 20 * decode)
 
 
+def test_a_full_cache_queues_clients_by_littles_law():
+    """12 clients and a cache for 4: a round of 4 takes 4 prefills and 20 decode steps, and each waits for 3 rounds."""
+    clients, fitting, prefill, decode = 12, 4, 0.5, 0.125
+    policy = Policy(step_tokens=100, max_sequences=clients, priority="prefill first", kv_capacity=fitting * 121)
+    served = replay(
+        make_requests(np.zeros(clients * 6), 100, 21),
+        lambda decodes, context, tokens, pairs: prefill if tokens else decode,
+        policy,
+        closed_loop=clients,
+    )
+    round_time = fitting * prefill + 20 * decode
+    assert float(served.finish.max()) == clients * 6 / fitting * round_time
+    after_first_wave = (served.finish - served.arrival)[clients:]
+    np.testing.assert_allclose(after_first_wave, clients / fitting * round_time)
+
+
 def test_mixed_steps_of_many_clients_conserve_work():
     """With a time for each token and none for a step, the work is done at its rate however it is put together."""
     served = replay(

@@ -84,21 +84,13 @@ def test_a_replay_of_one_request_is_its_steps_one_after_the_other(case, h100):
 
 def test_a_card_serves_requests_in_one_call(h100):
     graph, model = fg.step_graph("base"), fg.load_model("llama-3.1-8b")
-    small = Policy(step_tokens=64, max_sequences=2)
-    served = replay_on_card(graph, h100, model, make_requests([0.0], 60, 4), small, kv="fp8")
-    steps = [model.decode(batch=1, context=60 + token, kv="fp8") for token in (1, 2, 3)]
-    np.testing.assert_allclose(served.tpot, graph.predict(h100, steps, outputs=("t_step",)).t_step.mean(), rtol=BOUND)
+    small, settings = Policy(step_tokens=64, max_sequences=2), {"tp": 2, "weights": "fp8", "kv": "fp8"}
+    served = replay_on_card(graph, h100, model, make_requests([0.0], 60, 4), small, **settings, dram_bandwidth=1e12)
+    steps = [model.decode(batch=1, context=60 + token, **settings) for token in (1, 2, 3)]
+    direct = graph.predict(h100, steps, outputs=("t_step",), dram_bandwidth=1e12).t_step
+    np.testing.assert_allclose(served.tpot, direct.mean(), rtol=BOUND)
     with pytest.raises(FactorGraphError, match="has 131072 positions"):
         replay_on_card(graph, h100, model, make_requests([0.0], 131_000, 100), small)
-
-
-def test_settings_reach_the_graph(h100):
-    graph, model = fg.step_graph("base"), fg.load_model("llama-3.1-8b")
-    small = Policy(step_tokens=8, max_sequences=2)
-    table = tabulate(graph, h100, model, small, max_context=512, weights="fp8", dram_bandwidth=1e12)
-    step = model.decode(batch=2, context=256, weights="fp8")
-    direct = graph.predict(h100, step, outputs=("t_step",), dram_bandwidth=1e12).t_step
-    np.testing.assert_allclose(table(2, 512, 0, 0), direct, rtol=BOUND)
 
 
 def test_a_grid_is_exact_where_a_function_is_linear_in_each_axis():

@@ -111,18 +111,25 @@ def test_rows_that_cannot_be_used_are_counted_by_reason(written):
 def test_lines_of_json_that_cannot_be_used_are_counted_by_reason(written):
     lines = ["null", "[1]", '{"timestamp": NaN, "input_length": 1, "output_length": 1}', '{"timestamp": 9, "input_le']
     lines.append('{"timestamp": 5, "output_length": 1}')
+    lines.append('{"timestamp": 5, "input_length": 1' + 400 * "0" + ', "output_length": 1}')
+    lines.append('{"timestamp": 5, "input_length": 1e10, "output_length": 1}')
     trace = load_trace(written(MOONCAKE + "\n".join(lines)))
     assert trace.sizes["request"] == 3
     assert json.loads(trace.attrs["rejected"]) == {
         "is no JSON object, or was cut short": 3,
         "timestamp is empty": 1,
         "input_length is empty": 1,
+        "input_length is not a finite number": 1,
+        "input_length is above 10^9": 1,
     }
 
 
 def test_dates_that_are_none_are_counted(written):
-    trace = load_trace(written(AZURE_2023 + "yesterday,10,10\n,10,10\n"))
-    assert json.loads(trace.attrs["rejected"]) == {"TIMESTAMP is no date with a time of day": 2}
+    trace = load_trace(written(AZURE_2023 + "yesterday,10,10\n,10,10\n2123-11-16 18:15:46,10,10\n"))
+    assert json.loads(trace.attrs["rejected"]) == {
+        "TIMESTAMP is no date with a time of day": 2,
+        "TIMESTAMP is more than 10^9 s after the first": 1,
+    }
 
 
 def test_rows_out_of_order_are_sorted_and_it_is_said(written):
@@ -191,7 +198,8 @@ def test_damage_gives_requests_or_a_sentence(tmp_path_factory, damage, at, conte
         (["now"], 5, "requests need numbers"),
         ([0.0, 1.0], [1, 2, 3], "as many of each kind"),
         ([-1.0], 5, "an arrival time is negative"),
-        ([float("nan")], 5, "no finite number"),
+        ([1.7e9], 5, "above 10.9 s"),
+        ([float("nan")], 5, "no number"),
         ([0.0, 0.0], [1, 0], "input_tokens of request 1 is 0"),
         ([0.0], 1.5, "input_tokens of request 0 is 1.5"),
         ([0.0], float("nan"), "input_tokens of request 0 is nan"),
