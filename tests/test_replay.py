@@ -269,13 +269,13 @@ def test_first_come_first_served(priority):
     assert (np.diff(served.first_token.values) >= 0).all()
 
 
-def test_the_cache_limits_who_decodes_together():
-    policy = Policy(kv_capacity=3 * 30)
-    served = replay(make_requests(np.zeros(9), 10, 20), lambda *batch: 1.0, policy)
-    assert int(served.decode_tokens.max()) == 3
+@pytest.mark.parametrize(("kv_capacity", "together"), [(3 * 30, 3), (3 * 30 - 1, 2), (2 * 30, 2)])
+def test_the_cache_limits_who_decodes_together(kv_capacity, together):
+    served = replay(make_requests(np.zeros(12), 10, 20), lambda *batch: 1.0, Policy(kv_capacity=kv_capacity))
+    assert int(served.decode_tokens.max()) == together
     assert served.preemptions == 0
-    # Three waves, each of a prefill and 19 decode steps.
-    assert float(served.finish.max()) == 3 * 20.0
+    # Waves, each of a prefill and 19 decode steps.
+    assert float(served.finish.max()) == 12 / together * 20.0
 
 
 def test_a_growing_request_gives_way_and_keeps_what_it_has():
