@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from factorgraph.cli import content, data, demo, evaluating, laws, predicting, studying
+from factorgraph.cli import content, data, demo, evaluating, laws, measuring, predicting, studying
 from factorgraph.errors import FactorGraphError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ content.register(app)
 data.register(app)
 laws.register(app)
 studying.register(app)
+measuring.register(app)
 demo.register(app)
 
 

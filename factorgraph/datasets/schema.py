@@ -106,6 +106,8 @@ _POWER = _maybe(
     _result("power", "W", "board power"),
     _result("sm_clock", "Hz", "SM clock while it ran"),
 )
+_SPREAD = _result("spread", "1", "spread over repeats, relative", required=False, zero=True)
+_CALLS = _count("calls", "runs that the time is taken over", required=False)
 _COPIES = _count("cache_copies", "copies of the operands that are cycled", required=False, zero=True)
 
 KINDS = {
@@ -120,7 +122,8 @@ KINDS = {
                 _count("k", "inner size"),
                 _LATENCY,
                 _COPIES,
-                _count("calls", "runs that the time is taken over", required=False),
+                _CALLS,
+                _SPREAD,
                 _count("tensor_parallel", "GPUs that the layer is split over", required=False),
                 *_POWER,
             ),
@@ -166,7 +169,8 @@ KINDS = {
                 _LATENCY,
                 *_maybe(
                     Field("traffic", "B", "bytes read and written"),
-                    _count("calls", "runs that the time is taken over"),
+                    _CALLS,
+                    _SPREAD,
                     _count("tokens", "tokens"),
                     _count("width", "elements a token"),
                 ),
@@ -190,7 +194,8 @@ KINDS = {
                 _result("bandwidth", "B/s", "bytes per second"),
                 *_maybe(
                     _LATENCY,
-                    _result("spread", "1", "spread over repeats, relative", zero=True),
+                    _CALLS,
+                    _SPREAD,
                     Field("block", "B", "bytes that one thread block reads"),
                     Field("mode", "text", "how the kernels were launched"),
                 ),
@@ -218,6 +223,8 @@ KINDS = {
                 _count("batch", "sequences"),
                 _LATENCY,
                 *_maybe(
+                    _CALLS,
+                    _SPREAD,
                     Field("operation", "text", "which part"),
                     Field("model", "text", "the model served"),
                     _count("input_len", "prompt tokens", zero=True),
