@@ -15,7 +15,6 @@ from factorgraph.errors import FactorGraphError
 from factorgraph.graph import FactorGraph
 from factorgraph.observations import Observations
 
-
 # A prediction e^3 times what was measured is as wrong as one can be: past it an exponential would only overflow.
 _FARTHEST = 3.0
 

@@ -28,8 +28,8 @@ from factorgraph.laws import (
 from factorgraph.variables import SplitK, TileM, TileN
 
 # (tile_m, tile_n) that current GEMM libraries choose among, and the numbers of slices they cut the depth into.
-TILES = ((16, 64), (32, 64), (64, 64), (128, 64), (128, 128), (128, 256))
-SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
+SMALL_TILES, SPLITS = ((16, 64), (64, 64), (64, 128), (128, 128)), (1, 3, 8, 24)
+LARGE_TILE = (128, 256)
 
 
 # Where the protocol writes the constants it fitted; and the GPUs that the strictest protocol may fit on.
@@ -39,8 +39,8 @@ HOME = ("a100-sxm4-80gb", "h100-sxm")
 _REPORT_HOME = ("a100-sxm4-80gb", "h100-sxm", "h200-sxm")
 
 
-def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> list[Factor]:
-    table = [(m, n, s) for m, n in tiles for s in splits]
+def _tilings() -> list[Factor]:
+    table = [(m, n, s) for m, n in SMALL_TILES for s in SPLITS] + [(*LARGE_TILE, 1)]
     rows, columns, slices = zip(*table, strict=True)
     return [Given(TileM, rows), Given(TileN, columns), Given(SplitK, slices)]
 
@@ -48,16 +48,17 @@ def _tilings(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]) -> lis
 def _gemm_frame() -> list[Factor]:
     """What holds for a GEMM whatever its five factors are."""
     return [
-        *_tilings(TILES, SPLITS),
+        *_tilings(),
         peak.RateOfType(),
         peak.CountedPeak(),
         gemm.GemmWork(),
         gemm.CompulsoryTraffic(),
+        gemm.SplitDepth(),
         wave.WaveEfficiency(),
         gemm.ComputeTime(),
         gemm.TilingTime(),
         gemm.FastestTiling(),
-        gemm.FastestTime(),
+        gemm.GemmTime(),
         total.GemmTotal(),
     ]
 
@@ -78,7 +79,7 @@ def _base() -> list[Factor]:
         clock.PowerBalance(),
         clock.ClockRatio(),
         gemm.ClockedMainLoop(),
-        gemm.ClockedGemmTime(),
+        gemm.ClockedTiling(),
         *_attention_frame(),
         attention.StreamedCache(),
         total.BaseGpuTime(),
@@ -93,17 +94,28 @@ def _per_kernel() -> list[Factor]:
         *_gemm_frame(),
         gemm.WholeModelReuse(),
         wave.ScheduledWaves(),
+        wave.OccupiedSms(),
+        tensor_core.PipelinedLatency(),
         tensor_core.OperandFeed(),
         barrier.LaunchCost(),
+        barrier.Prologue(),
         barrier.SplitReduction(),
         barrier.Epilogue(),
+        memory.SharedCacheRate(),
+        memory.BytesInFlight(),
         memory.ReuseDistance(),
-        clock.EnergyRoof(),
-        clock.ReachedClock(),
         gemm.MainLoop(),
-        gemm.GemmTime(),
+        clock.SwitchedEnergy(),
+        clock.EnergyRoof(),
+        clock.ClockLoss(),
+        clock.ReachedClock(),
         *_attention_frame(),
-        attention.ScoresAndCache(),
+        attention.ServingCacheReuse(),
+        attention.CacheBandwidth(),
+        attention.ScoreRate(),
+        attention.DecodeAttention(),
+        attention.PrefillAttention(),
+        attention.AttentionTime(),
         light.LaunchAndStream(),
         total.LightTotal(),
         collective.OneOrTwoShot(),
@@ -123,7 +135,7 @@ def step_graph(variant: str = "per-kernel", *, constants: str | None = "pooled")
     Args:
         variant: "per-kernel", every kernel with the laws that transfer best; or "base", the report's simpler predictor
             of GEMMs, attention bytes and a host floor.
-        constants: the fit that the GEMM constants of "per-kernel" come from: "pooled" over all measured GPUs, "home"
+        constants: the fit that the constants of "per-kernel" come from: "pooled" over all measured GPUs, "home"
             (A100 and H100 alone), or "without l40s" and its like; None for the laws' own starting values.
 
     Raises:
@@ -138,11 +150,17 @@ def step_graph(variant: str = "per-kernel", *, constants: str | None = "pooled")
     graph = FactorGraph(VARIANTS[variant]())
     if variant == "base" or constants is None:
         return graph
-    return graph.with_parameters(_fit(constants)["constants"])
+    fitted = {path: value for kind in _fitted() for path, value in _fit(constants, kind)["constants"].items()}
+    return graph.with_parameters(fitted)
 
 
-def fitted_on(variant: str, constants: str = "pooled") -> tuple[str, ...]:
-    """The GPUs to whose measurements a variant's GEMM constants were fitted.
+def fitted_on(variant: str, constants: str = "pooled", kind: str = "gemm") -> tuple[str, ...]:
+    """The GPUs to whose measurements the constants of a variant's kernels were fitted.
+
+    Args:
+        variant: of the step graph.
+        constants: the fit, as in `step_graph`.
+        kind: "gemm", "gemm-fp8", "attention" or "collective".
 
     Examples:
         >>> "l40s" in fitted_on("base"), "l40s" in fitted_on("per-kernel")
@@ -150,14 +168,16 @@ def fitted_on(variant: str, constants: str = "pooled") -> tuple[str, ...]:
     """
     if variant not in VARIANTS:
         raise UnknownNameError("step graph", variant, VARIANTS)
-    return _REPORT_HOME if variant == "base" else tuple(_fit(constants)["home"])
+    return _REPORT_HOME if variant == "base" else tuple(_fit(constants, kind)["home"])
 
 
-def _fit(name: str) -> dict[str, Any]:
-    fits = _fitted()["gemm"]["fits"]
-    if name not in fits:
-        raise UnknownNameError("fit", name, fits)
-    return fits[name]
+def _fit(name: str, kind: str) -> dict[str, Any]:
+    fits = _fitted()[kind]["fits"]
+    known = {each for one in _fitted().values() for each in one["fits"]}
+    if name not in known:
+        raise UnknownNameError("fit", name, sorted(known))
+    # A GPU that a kind was never measured on is left out of its pooled fit already.
+    return fits.get(name, fits["pooled"])
 
 
 @functools.cache

@@ -145,6 +145,16 @@ TensorMemory = Annotated[
 ProcessEnergy = Annotated[
     Array, Variable("process_energy", "1", Domain(0.1, 4.0), doc="switching energy relative to TSMC 4N")
 ]
+DramEnergy = Annotated[
+    Array, Variable("dram_energy", "J/B", Domain(1e-12, 1e-9), doc="energy of a byte that crosses the DRAM interface")
+]
+AttentionGeneration = Annotated[
+    Array,
+    Variable("attention_generation", "1", Domain(1, 4), doc="FlashAttention kernels: to 2, 3 Hopper's, 4 Blackwell's"),
+]
+ExponentialsPerClock = Annotated[
+    Array, Variable("exponentials_per_clock", "1", Domain(1, 256), doc="exponentials an SM evaluates a clock")
+]
 Bf16FlopPerClock = Annotated[
     Array, Variable("bf16_flop_per_clock", "FLOP", Domain(64, 1e5), doc="dense BF16 FLOP per clock and SM")
 ]
@@ -155,7 +165,17 @@ TypeRates = Annotated[
 LinkBandwidth = Annotated[
     Array, Variable("link_bandwidth", "B/s", _BANDWIDTH, doc="GPU-to-GPU bandwidth, one direction")
 ]
-LinkIsPcie = Annotated[Array, Variable("link_is_pcie", "1", Domain(0.0, 1.0), doc="1 where GPUs talk over PCIe")]
+OperandLatency = Annotated[
+    Array,
+    Variable("operand_latency", "clock", Domain(1.0, 1e5), doc="clocks until the next operands of a main loop arrive"),
+]
+L2Bandwidth = Annotated[Array, Variable("l2_bandwidth", "B/s", Domain(1e9, 1e16), doc="what L2 delivers to all SMs")]
+LinkLatency = Annotated[
+    Array, Variable("link_latency", "1", Domain(0.1, 10.0), doc="time GPUs take to agree, relative to Hopper's NVLink")
+]
+LinkIsPcie = Annotated[
+    Array, Variable("link_is_pcie", "1", Domain(0.0, 1.0, integer=True), doc="1 where GPUs talk over PCIe")
+]
 
 # --- GEMMs ---------------------------------------------------------------------------------------------------------
 _G = ("gemm",)
@@ -185,6 +205,7 @@ PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e8, 1e18),
 TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512), ("tiling",), "rows of an output tile")]
 TileN = Annotated[Array, Variable("tile_n", "1", Domain(8, 512), ("tiling",), "columns of an output tile")]
 SplitK = Annotated[Array, Variable("split_k", "1", Domain(1, 64), ("tiling",), "slices the depth is cut into")]
+Slices = Annotated[Array, Variable("slices", "1", Domain(1, 64), _GT, "slices the kernel really cuts the depth into")]
 Waves = Annotated[Array, Variable("waves", "1", Domain(1.0), _GT, "rounds in which the SMs work off the tiles")]
 EtaClock = Annotated[Array, Variable("eta_clock", "1", _EFFICIENCY, _G, "sustained clock over boost clock")]
 EtaWave = Annotated[
@@ -195,16 +216,23 @@ EtaBarrier = Annotated[
     Array, Variable("eta_barrier", "1", _EFFICIENCY, _GT, "share of time not spent waiting: launch, fill, epilogue")
 ]
 EtaMem = Annotated[Array, Variable("eta_mem", "1", _EFFICIENCY, _GT, "compute time over time with memory traffic")]
+ReachedBandwidth = Annotated[
+    Array, Variable("reached_bandwidth", "B/s", Domain(1e3, 1e14), _GT, "DRAM bandwidth that the busy SMs can draw")
+]
+BusySms = Annotated[Array, Variable("busy_sms", "1", Domain(1.0, 1024), _GT, "SMs that a tile of the GEMM falls on")]
 TMainLoop = Annotated[Array, Variable("t_main_loop", "s", _DURATION, _GT, "time in the main loops of all waves")]
 TLaunch = Annotated[Array, Variable("t_launch", "s", _TIME, doc="launch of a kernel from a graph")]
+Quantises = Annotated[
+    Array, Variable("quantises", "1", Domain(0, 1), _G, "1 where the activation is quantised right before the product")
+]
+TPrologue = Annotated[Array, Variable("t_prologue", "s", _TIME, _G, "launch, and quantising the activation")]
 TReduce = Annotated[Array, Variable("t_reduce", "s", _TIME, _GT, "adding up the slices of a split depth")]
 TCompute = Annotated[Array, Variable("t_compute", "s", _DURATION, _GT, "GEMM time were memory free")]
 TTiling = Annotated[Array, Variable("t_tiling", "s", _DURATION, _GT, "GEMM time of each tiling at the SM clock")]
+GemmEnergy = Annotated[Array, Variable("gemm_energy", "J", Domain(1e-15), _GT, "energy of a GEMM above idle")]
+TCapped = Annotated[Array, Variable("t_capped", "s", _DURATION, _GT, "GEMM time of each tiling within the power cap")]
 Tiling = Annotated[
     Array, Variable("tiling_choice", "1", Domain(0, 1e3, integer=True), _G, "index of the fastest tiling")
-]
-TUncapped = Annotated[
-    Array, Variable("t_uncapped", "s", _DURATION, _G, "GEMM time of the tiling taken, before the power limit")
 ]
 SustainedClock = Annotated[
     Array, Variable("sustained_clock", "Hz", Domain(1.0, 4e9), _G, "SM clock within the power cap")
@@ -223,11 +251,33 @@ VHeadDim = Annotated[Array, Variable("v_head_dim", "1", Domain(8, 1024), _A, "le
 KvTokenBytes = Annotated[
     Array, Variable("kv_token_bytes", "B", Domain(1, 1e6), _A, "bytes of a token's keys and values, or their latent")
 ]
+Windowed = Annotated[
+    Array, Variable("windowed", "1", Domain(0, 1, integer=True), _A, "1 where a sliding window cuts the keys")
+]
+WritesCache = Annotated[
+    Array, Variable("writes_cache", "1", Domain(0, 1), _A, "1 where the launch also writes the new keys and values")
+]
 Causal = Annotated[Array, Variable("causal", "1", Domain(0, 1), _A, "1 where queries see only earlier keys")]
 AttentionCount = Annotated[Array, Variable("attention_count", "1", Domain(0, 1e6), _A, "launches in a step")]
 AttentionFlop = Annotated[Array, Variable("attention_flop", "FLOP", Domain(1.0), _A, "floating-point operations")]
 AttentionBytes = Annotated[
     Array, Variable("attention_bytes", "B", Domain(16.0), _A, "bytes of query, keys, values, output")
+]
+AttentionReuse = Annotated[
+    Array, Variable("attention_reuse", "B", Domain(1.0), _A, "bytes touched between two uses of the same cache bytes")
+]
+AttentionBandwidth = Annotated[
+    Array,
+    Variable("attention_bandwidth", "B/s", Domain(1e8, 1e16), _A, "bandwidth the cache is read at, from DRAM and L2"),
+]
+ScoreClocks = Annotated[
+    Array, Variable("score_clocks", "clock", Domain(1e-4, 1e4), _A, "clocks an SM needs for one query-key pair")
+]
+TDecodeAttention = Annotated[
+    Array, Variable("t_decode_attention", "s", _DURATION, _A, "time of the kernel that attends with one query each")
+]
+TPrefillAttention = Annotated[
+    Array, Variable("t_prefill_attention", "s", _DURATION, _A, "time of the kernel that attends with many queries")
 ]
 TAttention = Annotated[Array, Variable("t_attention", "s", _DURATION, _A, "attention kernel time")]
 
@@ -239,6 +289,12 @@ MessageBytes = Annotated[
     Array, Variable("message_bytes", "B", Domain(0, 1e13), ("collective",), "bytes each GPU contributes")
 ]
 Ranks = Annotated[Array, Variable("ranks", "1", Domain(1, 1024), ("collective",), "GPUs that take part")]
+CollectiveLibrary = Annotated[
+    Array,
+    Variable(
+        "collective_library", "1", Domain(0, 3, integer=True), ("collective",), "index of the library that adds up"
+    ),
+]
 CollectiveCount = Annotated[
     Array, Variable("collective_count", "1", Domain(0, 1e6), ("collective",), "launches in a step")
 ]

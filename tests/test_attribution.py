@@ -84,6 +84,6 @@ def test_an_unknown_factor_is_named(graph, h100, small_step):
 def test_nothing_lost_leaves_nothing_to_share(graph, h100, small_step):
     perfect = dict.fromkeys(("eta_clock", "eta_wave", "eta_tc", "eta_barrier", "eta_mem"), 1.0)
     peak = fg.predict(graph, h100, small_step)
-    falls = waterfall(graph, h100, small_step, **perfect, t_uncapped=peak.gemm_flop / peak.peak_flops)
+    falls = waterfall(graph, h100, small_step, **perfect, t_gemm=peak.gemm_flop / peak.peak_flops)
     assert float(abs(falls.share).max()) == 0.0
     assert float(abs(falls.points_lost).max()) == 0.0

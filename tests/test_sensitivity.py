@@ -166,7 +166,7 @@ def test_at_the_boost_clock_the_derivative_is_that_from_below_and_zero_above():
 
 def test_a_rounding_up_has_no_derivative_but_a_swing():
     graph = FactorGraph([WholeWaves()])
-    ones = {name: [1.0] for name in ("gemm_groups", "split_k")}
+    ones = {"gemm_groups": [1.0], "slices": [[1.0]]}
     base = {"m": [1024.0], "n": [4096.0], "tile_m": [128.0], "tile_n": [128.0], **ones}
     slope = sensitivity(graph, base, wrt=["sm_count"], outputs=["waves"], sm_count=132.0)
     assert slope.derivative.squeeze().item() == 0.0
@@ -194,7 +194,7 @@ def test_a_list_of_steps_becomes_a_dimension_though_their_kernels_differ(graph, 
 
 
 def test_outputs_on_a_plate_bring_it_along(graph, decode, h100):
-    out = sensitivity(graph, h100, decode, wrt=["dram_bandwidth"], outputs=["t_gemm", "t_uncapped"])
+    out = sensitivity(graph, h100, decode, wrt=["dram_bandwidth"], outputs=["t_gemm", "eta_clock"])
     assert out.derivative.dims == ("parameter", "output", "gemm")
     assert "lm_head" in out.gemm.values
 

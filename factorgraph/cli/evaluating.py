@@ -1,6 +1,7 @@
 """evaluate: the model's error against real measurements."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,89 +13,125 @@ def register(app: typer.Typer) -> None:
     app.command()(evaluate)
 
 
+# What is evaluated where no dataset is named.
+SOURCES = {"gemm": ("gemm-bf16",), "attention": ("attention-decode", "attention-prefill"), "collective": ("allreduce",)}
+
+
 def evaluate(
-    kind: Annotated[Literal["gemm"], typer.Option("--kind", help="Which measurements.")] = "gemm",
+    kind: Annotated[
+        Literal["gemm", "attention", "collective"], typer.Option("--kind", help="Which measurements.")
+    ] = "gemm",
     sku: Annotated[str | None, typer.Option("--sku", help="One GPU only.")] = None,
-    source: Annotated[str, typer.Option("--source", help="Dataset: a name from `data list`, or a file.")] = "gemm-bf16",
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Dataset: a name from `data list`, or a file. Default: the bundled ones."),
+    ] = None,
     variant: VariantOption = "per-kernel",
     protocol: Annotated[
         Literal["pooled", "logo", "home"],
         typer.Option("--protocol", help="GPUs the constants saw: all, all but the one scored, or A100 and H100."),
     ] = "pooled",
+    forest: Annotated[
+        bool, typer.Option("--forest/--no-forest", help="Score a random forest that learned the A100's times beside.")
+    ] = True,
     json: JsonOption = False,
 ) -> None:
-    """Errors of predicted against measured kernels, beside the roofline on the same rows."""
+    """Errors of predicted against measured kernels, beside simple baselines on the same rows."""
     import factorgraph as fg
-    from factorgraph.evaluation import evaluate_gemm
-    from factorgraph.protocol import constants_for, graph_for
-    from factorgraph.step import fitted_on
 
-    rows = list(
-        evaluate_gemm(
-            lambda name: graph_for(protocol, name, variant),
-            fg.load_dataset(source),
-            home=lambda name: name in fitted_on(variant, constants_for(protocol, name)),
-            sku=sku,
-        )
-    )
+    sources = (source,) if source else SOURCES[kind]
+    rows = [
+        row.as_dict()
+        for name in sources
+        for row in _rows(kind, fg.load_dataset(name), variant=variant, protocol=protocol, sku=sku, learn=forest)
+    ]
     document = {
         "kind": kind,
-        "source": source,
+        "source": ", ".join(sources),
         "variant": variant,
         "protocol": protocol,
-        "rows": [row.as_dict() for row in rows],
+        "rows": rows,
     }
     if json:
         print_json(document)
         return
-    screen = console()
-    screen.print(
-        errors_table(
-            [row.as_dict() for row in rows], f"Errors on measured GEMMs ({source}, {protocol} constants), in percent"
-        )
+    title = f"Errors on measured {_PLURALS[kind]} ({document['source']}; {protocol} constants), in percent"
+    console().print(errors_table(rows, title))
+
+
+_PLURALS = {"gemm": "GEMMs", "attention": "attention kernels", "collective": "all-reduces"}
+
+
+def _rows(kind: str, dataset: Any, *, variant: str, protocol: str, sku: str | None, learn: bool) -> Iterator[Any]:
+    from factorgraph import evaluation
+    from factorgraph.errors import FactorGraphError
+    from factorgraph.protocol import constants_for, graph_for
+    from factorgraph.step import fitted_on
+
+    if dataset.attrs["kind"] != kind:
+        raise FactorGraphError(f"that dataset holds measurements of kind {dataset.attrs['kind']}, not {kind}")
+    run = {
+        "gemm": evaluation.evaluate_gemm,
+        "attention": evaluation.evaluate_attention,
+        "collective": evaluation.evaluate_collective,
+    }[kind]
+    fitted = "gemm-fp8" if dataset.attrs.get("dtype") == "fp8" else kind
+    return run(
+        lambda name: graph_for(protocol, name, variant),
+        dataset,
+        home=lambda name: name in fitted_on(variant, constants_for(protocol, name), fitted),
+        sku=sku,
+        learn=learn,
     )
 
 
 def errors_table(rows: list[dict], title: str):
-    """Errors by GPU and engine, then by regime of M, beside the baselines; the last line is the mean of the rows."""
+    """Errors by GPU and engine, then by regime, beside the baselines; the last line is the mean of the rows."""
     regimes = list(dict.fromkeys(name for row in rows for name in row["regimes"]))
-    columns = ["GPU", "engine", "role", "n", "MAPE", "median", "bias", *regimes, "roofline", "roofline/0.8+3µs"]
+    labels = [name for name in ("phase", "link") if any(name in row for row in rows)]
+    baselines = {
+        "roofline_mape": "roofline",
+        "roofline_tuned_mape": "roofline/0.8+3µs",
+        "forest_mape": "A100 forest",
+        "forest_scaled_mape": "scaled forest",
+    }
+    shown = {key: title for key, title in baselines.items() if any(row[key] is not None for row in rows)}
+    columns = ["GPU", "engine", *labels, "role", "n", "MAPE", "median", "bias", *regimes, *shown.values()]
 
     def percent(value: float | None) -> str:
         return "-" if value is None else f"{value:.1f}"
+
+    def mean(key: str) -> float | None:
+        known = [row[key] for row in rows if row[key] is not None]
+        return sum(known) / len(known) if known else None
 
     body = [
         [
             row["sku"],
             row["engine"],
+            *(row.get(name, "") for name in labels),
             row["role"],
             str(row["n"]),
             percent(row["mape"]),
             percent(row["median"]),
             f"{row['bias']:+.1f}",
             *(percent(row["regimes"][name]["mape"] if name in row["regimes"] else None) for name in regimes),
-            percent(row["roofline_mape"]),
-            percent(row["roofline_tuned_mape"]),
+            *(percent(row[key]) for key in shown),
         ]
         for row in rows
     ]
     if len(rows) > 1:
-        mean = {
-            key: sum(row[key] for row in rows) / len(rows)
-            for key in ("mape", "median", "bias", "roofline_mape", "roofline_tuned_mape")
-        }
+        bias = sum(row["bias"] for row in rows) / len(rows)
         body.append(
             [
                 "mean of rows",
-                "",
-                "",
+                *("" for _ in range(2 + len(labels))),
                 str(sum(row["n"] for row in rows)),
-                percent(mean["mape"]),
-                percent(mean["median"]),
-                f"{mean['bias']:+.1f}",
+                percent(mean("mape")),
+                percent(mean("median")),
+                f"{bias:+.1f}",
                 *("" for _ in regimes),
-                percent(mean["roofline_mape"]),
-                percent(mean["roofline_tuned_mape"]),
+                *(percent(mean(key)) for key in shown),
             ]
         )
-    return table(title, columns, body, text=3)
+    return table(title, columns, body, text=3 + len(labels))

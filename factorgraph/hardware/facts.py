@@ -19,6 +19,7 @@ WRITTEN_UNITS = {
     "W": ("W", "kW"),
     "B": ("B", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB"),
     "B/s": ("B/s", "MB/s", "GB/s", "TB/s"),
+    "J/B": ("J/B", "nJ/B", "pJ/B"),
     "FLOP": ("FLOP",),
     "FLOP/s": ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"),
 }

@@ -18,8 +18,12 @@ NEEDED_FACTS = (
     "smem_per_sm",
     "l2_partitions",
     "launch_class",
+    "link_latency",
     "async_pipeline",
     "process_energy",
+    "dram_energy",
+    "attention_generation",
+    "exponentials_per_clock",
 )
 
 

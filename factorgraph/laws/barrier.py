@@ -4,27 +4,37 @@ import jax.numpy as jnp
 from jax import Array
 
 from factorgraph.factor import Factor, parameter
+from factorgraph.smooth import falling_step, smooth_max
 from factorgraph.variables import (
     AsyncPipeline,
+    DramBandwidth,
+    EccFactor,
     EtaBarrier,
     GemmGroups,
+    K,
+    L2Bandwidth,
+    L2Capacity,
     L2Partitions,
     LaunchClass,
     M,
     N,
+    Quantises,
+    ReachedBandwidth,
+    Slices,
     SmClock,
     SmCount,
-    SplitK,
     TensorMemory,
     TileM,
     TileN,
     TLaunch,
     TMainLoop,
+    TPrologue,
     TReduce,
     Waves,
 )
 
 _TABLES = "pooled fit to the vLLM bf16 GEMM tables of aiconfigurator-core 0.12.0, nine GPUs"
+_FP8 = "pooled fit to the vLLM fp8 GEMM tables of aiconfigurator-core 0.12.0, eight GPUs"
 
 
 class BarrierDuty(Factor):
@@ -53,64 +63,105 @@ class LaunchCost(Factor):
         return self.t0 * launch_class
 
 
+class Prologue(Factor):
+    """What comes before the product: its launch and, for narrow types, a kernel that quantises the activation.
+
+    t_rows  = m (row + element k)/(sm_count sm_clock)
+    t_bytes = m k passes/bandwidth
+    t_prologue = t_launch + quantises * [t_quantise + hypot(t_rows, t_bytes)]
+
+    The bandwidth is that of L2 as far as the activation fits there, 1/(1 + (3 m k l2_partitions/l2_capacity)^4), else
+    the DRAM's. In a serving step the quantisation is fused into the kernel before, or stands in the table as a light
+    kernel of its own; benchmarks of one product count it in.
+
+    | symbol | unit | meaning |
+    |---|---|---|
+    | t_quantise | s | launching it, and its dependence on the product |
+    | row, element | clock | an SM's clocks for a row's scale, and for an element |
+    | passes | B | bytes moved for an element: read for the scale, read again, written |
+    """
+
+    t_quantise: Array = parameter(3.23e-6, unit="s", source=_FP8, lower=1e-7, upper=1e-4)
+    row: Array = parameter(1660.0, unit="clock", source=_FP8, lower=1.0, upper=1e5)
+    element: Array = parameter(0.455, unit="clock", source=_FP8, lower=1e-3, upper=10.0)
+    passes: Array = parameter(5.11, unit="B", source=_FP8, lower=1.0, upper=20.0)
+
+    kinks = ("l2_bandwidth", "dram_bandwidth", "ecc_factor")
+    literals = ("B",)
+    monotone = {"m": +1, "k": +1, "sm_clock": -1, "sm_count": -1, "dram_bandwidth": -1, "quantises": +1, "t_launch": +1}
+
+    def __call__(
+        self,
+        t_launch: TLaunch,
+        quantises: Quantises,
+        m: M,
+        k: K,
+        sm_count: SmCount,
+        sm_clock: SmClock,
+        l2_bandwidth: L2Bandwidth,
+        l2_capacity: L2Capacity,
+        l2_partitions: L2Partitions,
+        dram_bandwidth: DramBandwidth,
+        ecc_factor: EccFactor,
+    ) -> TPrologue:
+        dram = ecc_factor * dram_bandwidth
+        hit = falling_step(3.0 * m * k * l2_partitions / l2_capacity, 4.0)
+        t_bytes = self.passes * m * k * ((1.0 - hit) / dram + hit / jnp.maximum(l2_bandwidth, dram))
+        t_rows = m * (self.row + self.element * k) / (sm_count * sm_clock)
+        return t_launch + quantises * (self.t_quantise + smooth_max(t_rows, t_bytes, 2.0))
+
+
 class SplitReduction(Factor):
     """A depth cut into s slices waits for its slices to meet, and their partial results go through L2 once and back.
 
-    t_reduce = 0 for s = 1, else t_meet * across^(l2_partitions - 1)
-                                 + 4 m n gemm_groups (s + 1) / (l2_width * sm_count * sm_clock)
+    t_reduce = 0 for s = 1, else t_meet + 4 B * m n gemm_groups (s + 1) / max(l2_bandwidth, reached_bandwidth)
 
     | symbol | unit | meaning |
     |---|---|---|
     | t_meet | s | launching the reduction and waiting for the last slice |
-    | across | 1 | how much longer that takes across the two halves of a divided L2 |
-    | l2_width | B | bytes an SM moves through L2 a clock |
     """
 
-    t_meet: Array = parameter(2.13e-6, unit="s", source=_TABLES, lower=1e-7, upper=1e-4)
-    across: Array = parameter(1.25, source=_TABLES, lower=0.5, upper=3.0)
-    l2_width: Array = parameter(15.6, unit="B", source=_TABLES, lower=0.5, upper=128.0)
+    t_meet: Array = parameter(2.484e-6, unit="s", source=_TABLES, lower=1e-7, upper=1e-4)
 
-    kinks = ("split_k",)
+    kinks = ("slices", "l2_bandwidth", "reached_bandwidth")
     literals = ("B",)
-    monotone = {"m": +1, "n": +1, "sm_clock": -1, "sm_count": -1}
+    monotone = {"m": +1, "n": +1, "l2_bandwidth": -1, "reached_bandwidth": -1}
 
     def __call__(
         self,
         m: M,
         n: N,
         gemm_groups: GemmGroups,
-        split_k: SplitK,
-        sm_count: SmCount,
-        sm_clock: SmClock,
-        l2_partitions: L2Partitions,
+        slices: Slices,
+        l2_bandwidth: L2Bandwidth,
+        reached_bandwidth: ReachedBandwidth,
     ) -> TReduce:
-        meet = self.t_meet * self.across ** (l2_partitions - 1.0)
-        partial = 4.0 * m * n * gemm_groups * (split_k + 1.0) / (self.l2_width * sm_count * sm_clock)
-        return jnp.where(split_k > 1.0, meet + partial, 0.0)
+        partial = 4.0 * m * n * gemm_groups * (slices + 1.0)
+        return jnp.where(slices > 1.0, self.t_meet + partial / jnp.maximum(l2_bandwidth, reached_bandwidth), 0.0)
 
 
 class Epilogue(Factor):
     """Each wave empties its accumulators, each launch costs a launch, each split a reduction.
 
-    wait = t_launch + t_reduce + waves * epilogue' * 4 tile_m tile_n / 64 / sm_clock;
+    wait = t_prologue + t_reduce + waves * epilogue' * tile_m tile_n / 16 / sm_clock;
     eta_barrier = t_main_loop / (t_main_loop + wait);
-    epilogue' = epilogue * overlap^-async_pipeline * offload^-(1 where accumulators live in tensor memory)
+    epilogue' = epilogue / (offload where accumulators live in tensor memory, else overlap^async_pipeline)
 
     | symbol | unit | meaning |
     |---|---|---|
-    | epilogue | clock | to write 64 B of a tile's FP32 accumulator, and to fill the pipeline for the next tile |
-    | overlap | 1 | how much of it asynchronous copies hide |
-    | offload | 1 | how much more hides where the next tile computes while tensor memory is read out |
+    | epilogue | clock | to write 16 results of a tile, and to fill the pipeline for the next tile |
+    | overlap | 1 | how many times less is seen where asynchronous copies store them |
+    | offload | 1 | the same where the next tile computes while tensor memory is read out |
 
-    Limits: eta_barrier -> 1 for deep products, -> t_main_loop/t_launch for tiny ones.
+    Limits: eta_barrier -> 1 for deep products, -> t_main_loop/t_prologue for tiny ones.
     """
 
-    epilogue: Array = parameter(3.95, unit="clock", source=_TABLES, lower=0.1, upper=30.0)
-    overlap: Array = parameter(2.38, source=_TABLES, lower=1.0, upper=50.0)
-    offload: Array = parameter(1.9, source=_TABLES, lower=1.0, upper=50.0)
+    epilogue: Array = parameter(3.498, unit="clock", source=_TABLES, lower=0.1, upper=30.0)
+    overlap: Array = parameter(1.915, source=_TABLES, lower=1.0, upper=50.0)
+    offload: Array = parameter(3.702, source=_TABLES, lower=1.0, upper=50.0)
 
     kinks = ("tensor_memory_per_sm",)
-    monotone = {"t_main_loop": +1, "t_launch": -1, "t_reduce": -1, "sm_clock": +1}
+    monotone = {"t_main_loop": +1, "t_prologue": -1, "t_reduce": -1, "sm_clock": +1}
 
     def __call__(
         self,
@@ -121,10 +172,9 @@ class Epilogue(Factor):
         sm_clock: SmClock,
         async_pipeline: AsyncPipeline,
         tensor_memory_per_sm: TensorMemory,
-        t_launch: TLaunch,
+        t_prologue: TPrologue,
         t_reduce: TReduce,
     ) -> EtaBarrier:
-        in_tensor_memory = jnp.where(tensor_memory_per_sm > 0.0, 1.0, 0.0)
-        hidden = self.overlap**async_pipeline * self.offload**in_tensor_memory
-        drain = self.epilogue / hidden * 4.0 * tile_m * tile_n / 64.0
-        return t_main_loop / (t_main_loop + t_launch + t_reduce + waves * drain / sm_clock)
+        hidden = jnp.where(tensor_memory_per_sm > 0.0, self.offload, self.overlap**async_pipeline)
+        drain = self.epilogue / hidden * tile_m * tile_n / 16.0
+        return t_main_loop / (t_main_loop + t_prologue + t_reduce + waves * drain / sm_clock)

@@ -5,21 +5,30 @@ import jax.numpy as jnp
 from jax import Array
 
 from factorgraph.factor import Factor, parameter
+from factorgraph.laws.gemm import free_clock
 from factorgraph.smooth import smooth_max, smooth_min
 from factorgraph.variables import (
+    ActivationElementSize,
     BoostClock,
+    BusySms,
     DramBandwidth,
+    DramEnergy,
     EtaClock,
-    FlopPerClock,
+    GemmEnergy,
     GemmFlop,
     PeakFlops,
     PowerCap,
     ProcessEnergy,
     SmClock,
     SustainedClock,
+    TCapped,
+    TCompute,
     Tdp,
+    Tiling,
+    TPrologue,
     Traffic,
-    TUncapped,
+    TReduce,
+    TTiling,
 )
 
 _CAPS = "published power-cap sweeps, B300 and RTX PRO 6000 GEMM (design section 3, clock and power)"
@@ -64,12 +73,15 @@ class PowerBalance(Factor):
         power_cap: PowerCap,
         tdp: Tdp,
     ) -> SustainedClock:
-        busy_compute, busy_memory = gemm_flop / peak_flops, traffic / dram_bandwidth
-        longest = smooth_max(busy_compute, busy_memory, 8.0)
-        budget = power_cap / tdp - self.idle - self.memory * busy_memory / longest
+        # By logarithms: the derivative of a quotient of times of 1e-17 s is beyond single precision.
+        logarithm = jnp.log(traffic) - jnp.log(dram_bandwidth) - jnp.log(gemm_flop) + jnp.log(peak_flops)
+        memory_to_compute = jnp.exp(jnp.clip(logarithm, -30.0, 30.0))
+        busy_compute = 1.0 / smooth_max(1.0, memory_to_compute, 8.0)
+        budget = power_cap / tdp - self.idle - self.memory * memory_to_compute * busy_compute
         # A cap below what leakage and memory draw is met by stalling, which the floor of the clock ratio stands for.
-        # Idle tensor cores could run at any clock; a thousand times the boost clock stands for that.
-        budget = jnp.minimum(jnp.maximum(budget, 1e-3) / (self.dynamic * busy_compute / longest), 1e3)
+        # Idle tensor cores could run at any clock; those busy for a millionth of the time stand for them.
+        busy_compute = jnp.maximum(busy_compute, 1e-6)
+        budget = jnp.minimum(jnp.maximum(budget, 1e-3) / (self.dynamic * busy_compute), 1e3)
         ratio = _clock_ratio_of_power(budget, self.v_floor, self.v_slope)
         return smooth_min(sm_clock, jnp.maximum(ratio, 0.02) * boost_clock, 12.0)
 
@@ -77,16 +89,19 @@ class PowerBalance(Factor):
 def _clock_ratio_of_power(power: Array, v_floor: Array, v_slope: Array) -> Array:
     """x with x V(x)^2 = power, by Newton's method; the last step alone carries the (implicit) derivative."""
 
-    def draw(x):
+    def draw(x, v_floor, v_slope):
         voltage = smooth_max(v_floor, jnp.maximum(1.0 - v_slope * (1.0 - x), 0.0), 16.0)
         return x * voltage**2
 
+    def newton(x, wanted, floor, slope):
+        value, rise = jax.value_and_grad(draw)(x, floor, slope)
+        return x - (value - wanted) / rise
+
     # Above the solution, since V >= v_floor; and near it where the clock is high, where x V^2 is about v_slope^2 x^3.
-    x = jax.lax.stop_gradient(jnp.minimum(power / v_floor**2, jnp.cbrt(power / v_slope**2) + 1.0))
-    for _ in range(10):
-        value, slope = jax.value_and_grad(draw)(x)
-        x = jax.lax.stop_gradient(x - (value - power) / slope)
-    return x - (draw(x) - power) / jax.lax.stop_gradient(jax.grad(draw)(x))
+    known = wanted, floor, slope = jax.lax.stop_gradient((power, v_floor, v_slope))
+    start = jnp.minimum(wanted / floor**2, jnp.cbrt(wanted / slope**2) + 1.0)
+    x = jax.lax.fori_loop(0, 10, lambda _, x: newton(x, *known), start)
+    return x - (draw(x, v_floor, v_slope) - power) / jax.grad(draw)(x, floor, slope)
 
 
 class ClockRatio(Factor):
@@ -98,44 +113,84 @@ class ClockRatio(Factor):
         return jnp.where(sustained_clock > boost_clock, 1.0, sustained_clock / boost_clock)
 
 
-class EnergyRoof(Factor):
-    """A GEMM takes no less time than its energy needs at the power cap.
+class SwitchedEnergy(Factor):
+    """Energy of a GEMM above idle: its products, the clocks of its busy SMs, and its DRAM traffic.
 
-    t_energy = (e_operand + e_issue * 1024/flop_per_clock) * process_energy * gemm_flop / power_cap;
-    eta_clock = (sm_clock/boost_clock) * t_uncapped / smooth_max_p(t_uncapped, t_energy)
-
-    The energy of a product falls with the size of the matrix unit that makes it: one instruction feeds more of it.
+    gemm_energy = process_energy * (e_mac * gemm_flop/2 * activation_element_size + e_sm * busy_sms * clock * t_busy)
+                  + dram_energy * traffic
+    t_busy = t_compute - t_prologue - t_reduce,  clock = min(sm_clock, boost_clock)
 
     | symbol | unit | meaning |
     |---|---|---|
-    | e_operand | J/FLOP | energy of a product |
-    | e_issue | J/FLOP | energy of issuing it on a unit of 1024 FLOP a clock |
-    | sharpness | 1 | p: how abruptly the cap binds |
-
-    Limits: eta_clock -> sm_clock/boost_clock for a high cap; proportional to the cap for a low one.
+    | e_mac | J/B | of a multiply-add, for each byte of an operand |
+    | e_sm | J | of a clock of a busy SM: fetching, moving operands, waiting |
     """
 
-    e_operand: Array = parameter(0.662e-12, unit="J/FLOP", source=_TABLES, lower=1e-14, upper=1e-11)
-    e_issue: Array = parameter(0.817e-12, unit="J/FLOP", source=_TABLES, lower=0.0, upper=1e-11)
-    sharpness: Array = parameter(6.86, source=_TABLES, lower=1.0, upper=20.0)
+    e_mac: Array = parameter(0.529e-12, unit="J/B", source=_TABLES, lower=1e-14, upper=1e-11)
+    e_sm: Array = parameter(0.709e-9, unit="J", source=_TABLES, lower=1e-11, upper=1e-7)
 
+    kinks = ("t_compute", "t_prologue", "t_reduce", "sm_clock", "boost_clock")
     literals = ("FLOP",)
-    monotone = {"power_cap": +1, "process_energy": -1, "sm_clock": +1, "boost_clock": -1}
+    monotone = {"process_energy": +1, "dram_energy": +1, "traffic": +1, "gemm_flop": +1, "t_compute": +1}
 
     def __call__(
         self,
-        t_uncapped: TUncapped,
         gemm_flop: GemmFlop,
-        flop_per_clock: FlopPerClock,
-        process_energy: ProcessEnergy,
-        power_cap: PowerCap,
+        activation_element_size: ActivationElementSize,
+        busy_sms: BusySms,
         sm_clock: SmClock,
         boost_clock: BoostClock,
+        t_compute: TCompute,
+        t_prologue: TPrologue,
+        t_reduce: TReduce,
+        process_energy: ProcessEnergy,
+        dram_energy: DramEnergy,
+        traffic: Traffic,
+    ) -> GemmEnergy:
+        t_busy = jnp.maximum(t_compute - t_prologue - t_reduce, 0.0)
+        products = self.e_mac * (0.5 * gemm_flop) * activation_element_size
+        clocks = busy_sms * boost_clock * free_clock(sm_clock, boost_clock) * t_busy
+        return process_energy * (products + self.e_sm * clocks) + dram_energy * traffic
+
+
+class EnergyRoof(Factor):
+    """A GEMM takes no less time than its energy needs at the power cap.
+
+    t_capped = t_prologue + smooth_max8(t_tiling - t_prologue, gemm_energy / (usable * power_cap))
+
+    | symbol | unit | meaning |
+    |---|---|---|
+    | usable | 1 | share of the cap that is left above idle |
+
+    Limits: t_capped -> t_tiling for a high cap; -> gemm_energy over the cap for a low one.
+    """
+
+    usable: Array = parameter(0.9, source="idle boards draw about a tenth of their cap", lower=0.3, upper=1.0)
+
+    kinks = ("t_tiling",)
+    monotone = {"power_cap": -1, "gemm_energy": +1, "t_tiling": +1}
+
+    def __call__(
+        self, t_tiling: TTiling, t_prologue: TPrologue, gemm_energy: GemmEnergy, power_cap: PowerCap
+    ) -> TCapped:
+        t_energy = gemm_energy / (self.usable * power_cap)
+        return t_prologue + smooth_max(jnp.maximum(t_tiling - t_prologue, 0.0), t_energy, 8.0)
+
+
+class ClockLoss(Factor):
+    """What the clock costs the tiling that is taken: a lower SM clock, and the wait for energy at the cap.
+
+    eta_clock = min(sm_clock/boost_clock, 1) * t_tiling/t_capped
+    """
+
+    kinks = ("sm_clock", "boost_clock", "t_capped", "tiling_choice")
+    monotone = {"sm_clock": +1, "boost_clock": -1}
+
+    def __call__(
+        self, t_tiling: TTiling, t_capped: TCapped, tiling_choice: Tiling, sm_clock: SmClock, boost_clock: BoostClock
     ) -> EtaClock:
-        per_flop = (self.e_operand + self.e_issue * 1024.0 / flop_per_clock) * process_energy
-        t_energy = per_flop * gemm_flop / power_cap
-        free = jnp.where(sm_clock > boost_clock, 1.0, sm_clock / boost_clock)
-        return free * t_uncapped / smooth_max(t_uncapped, t_energy, self.sharpness)
+        taken = tiling_choice.astype(jnp.int32)
+        return free_clock(sm_clock, boost_clock) * jnp.minimum(t_tiling[taken] / t_capped[taken], 1.0)
 
 
 class ReachedClock(Factor):

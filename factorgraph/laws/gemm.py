@@ -19,26 +19,37 @@ from factorgraph.variables import (
     N,
     OutputElementSize,
     PeakFlops,
+    Slices,
     SmClock,
+    SplitK,
+    TCapped,
     TCompute,
     TGemm,
     Tiling,
     TMainLoop,
     Traffic,
     TTiling,
-    TUncapped,
     WeightBytes,
     WeightElementSize,
     WorkingSet,
 )
 
-# No kernel is this inefficient. Dividing by the floored factor, and not by the quotient that a law computed it as, also
-# keeps the compiler from merging a chain of quotients into products of FLOP/s and bytes that overflow float32.
-_LEAST = 1e-9
+# No kernel is this inefficient, in one factor or in several. Dividing by the floored factor, and not by the quotient
+# that a law computed it as, also keeps the compiler from merging a chain of quotients into products of FLOP/s and bytes
+# that overflow float32.
+_LEAST = 1e-12
 
 
 def _per(eta: Array) -> Array:
     return 1.0 / jnp.maximum(eta, _LEAST)
+
+
+def free_clock(sm_clock: Array, boost_clock: Array) -> Array:
+    """The SM clock over the one behind the printed peak; a faster clock counts as that one.
+
+    Not `minimum`, which would halve the derivative where the two are equal, as they are on a free-running GPU.
+    """
+    return jnp.where(sm_clock > boost_clock, 1.0, sm_clock / boost_clock)
 
 
 class GemmWork(Factor):
@@ -49,6 +60,19 @@ class GemmWork(Factor):
 
     def __call__(self, m: M, n: N, k: K, gemm_groups: GemmGroups) -> GemmFlop:
         return 2.0 * m * n * k * gemm_groups
+
+
+class SplitDepth(Factor):
+    """Slices that the depth of a product is cut into: as the tiling says, but for types narrower than 16 bits none.
+
+    Source: the FP8 GEMM tables of aiconfigurator-core 0.12.0, which libraries' split kernels would beat.
+    """
+
+    kinks = ("activation_element_size", "split_k")
+    literals = ("B",)
+
+    def __call__(self, split_k: SplitK, activation_element_size: ActivationElementSize) -> Slices:
+        return jnp.where(activation_element_size < 1.5, 1.0, split_k)
 
 
 class CompulsoryTraffic(Factor):
@@ -98,10 +122,10 @@ class OwnFootprint(Factor):
 class MainLoop(Factor):
     """Time in the main loops: the work at the rate that waves and tensor cores leave of the peak, at the SM clock.
 
-    t_main_loop = gemm_flop / (peak_flops * sm_clock/boost_clock * eta_wave * eta_tc)
+    t_main_loop = gemm_flop / (peak_flops * min(sm_clock/boost_clock, 1) * eta_wave * eta_tc)
     """
 
-    kinks = ("eta_wave", "eta_tc")
+    kinks = ("eta_wave", "eta_tc", "sm_clock", "boost_clock")
     monotone = {"sm_clock": -1, "peak_flops": -1, "eta_wave": -1, "eta_tc": -1, "gemm_flop": +1}
 
     def __call__(
@@ -113,7 +137,7 @@ class MainLoop(Factor):
         eta_wave: EtaWave,
         eta_tc: EtaTc,
     ) -> TMainLoop:
-        return gemm_flop / (peak_flops * (sm_clock / boost_clock)) * _per(eta_wave) * _per(eta_tc)
+        return gemm_flop / (peak_flops * free_clock(sm_clock, boost_clock)) * _per(eta_wave * eta_tc)
 
 
 class ClockedMainLoop(Factor):
@@ -128,7 +152,7 @@ class ClockedMainLoop(Factor):
     def __call__(
         self, gemm_flop: GemmFlop, peak_flops: PeakFlops, eta_clock: EtaClock, eta_wave: EtaWave, eta_tc: EtaTc
     ) -> TMainLoop:
-        return gemm_flop / peak_flops * _per(eta_clock) * _per(eta_wave) * _per(eta_tc)
+        return gemm_flop / peak_flops * _per(eta_clock * eta_wave * eta_tc)
 
 
 class ComputeTime(Factor):
@@ -151,41 +175,31 @@ class TilingTime(Factor):
         return t_compute * _per(eta_mem)
 
 
-class FastestTiling(Factor):
-    """The library takes the tiling that is fastest; this is its index in the table of tilings."""
-
-    kinks = ("t_tiling",)
-
-    def __call__(self, t_tiling: TTiling) -> Tiling:
-        return jnp.argmin(t_tiling).astype(t_tiling.dtype)
-
-
-class FastestTime(Factor):
-    """Time of the fastest tiling. Where two tie, the derivative is that of the first."""
+class ClockedTiling(Factor):
+    """Where the clock was taken off first, the time of a tiling holds the power cap already: t_capped = t_tiling."""
 
     monotone = {"t_tiling": +1}
 
-    def __call__(self, t_tiling: TTiling) -> TUncapped:
-        return t_tiling[jnp.argmin(t_tiling)]
+    def __call__(self, t_tiling: TTiling) -> TCapped:
+        return t_tiling
+
+
+class FastestTiling(Factor):
+    """The library takes the tiling that is fastest; this is its index in the table of tilings."""
+
+    kinks = ("t_capped",)
+
+    def __call__(self, t_capped: TCapped) -> Tiling:
+        return jnp.argmin(t_capped).astype(t_capped.dtype)
 
 
 class GemmTime(Factor):
-    """GEMM time within the power cap: t_gemm = t_uncapped * (sm_clock/boost_clock) / eta_clock.
+    """Time of the fastest tiling: t_gemm = min over tilings of t_capped. Where two tie, the derivative is the first's.
 
     With the factors written out: t_gemm = gemm_flop / (peak_flops eta_clock eta_wave eta_tc eta_barrier eta_mem).
     """
 
-    kinks = ("eta_clock",)
-    monotone = {"t_uncapped": +1, "eta_clock": -1}
+    monotone = {"t_capped": +1}
 
-    def __call__(self, t_uncapped: TUncapped, sm_clock: SmClock, boost_clock: BoostClock, eta_clock: EtaClock) -> TGemm:
-        return t_uncapped * (sm_clock / boost_clock) * _per(eta_clock)
-
-
-class ClockedGemmTime(Factor):
-    """GEMM time where the clock was taken off first: t_gemm = t_uncapped, which then holds the clock already."""
-
-    monotone = {"t_uncapped": +1}
-
-    def __call__(self, t_uncapped: TUncapped) -> TGemm:
-        return t_uncapped
+    def __call__(self, t_capped: TCapped) -> TGemm:
+        return t_capped[jnp.argmin(t_capped)]

@@ -7,18 +7,21 @@ from jax.typing import ArrayLike
 from factorgraph.factor import Factor, parameter
 from factorgraph.smooth import falling_step, smooth_max
 from factorgraph.variables import (
+    BusySms,
     DramBandwidth,
     EccFactor,
     EtaMem,
+    L2Bandwidth,
     L2Capacity,
     L2Partitions,
+    OperandLatency,
+    ReachedBandwidth,
     SmClock,
     SmCount,
     TCompute,
-    TLaunch,
+    TPrologue,
     Traffic,
     TReduce,
-    Waves,
     WorkingSet,
 )
 
@@ -85,54 +88,92 @@ class LatencyBandwidth(Factor):
         return memory_factor(t_compute, self.t_latency + traffic / dram_bandwidth, 8.0)
 
 
-class ReuseDistance(Factor):
-    """Traffic is served by L2 as far as what is touched between two uses fits there, else by DRAM.
-
-    b_dram = 1/(dram_bandwidth * dram_share * ecc_factor) + 1/(min(waves, 1) * sm_count * in_flight)
-    b_l2   = 1/(l2_width * l2_partitions * sm_count * sm_clock), no slower than DRAM
-    hit    = 1/(1 + (working_set * l2_partitions / (fit * l2_capacity))^12)
-    fixed = t_launch + t_reduce, which memory traffic does not overlap;
-    eta_mem = t_compute / (fixed + smooth_max_p(t_compute - fixed, traffic * ((1 - hit) b_dram + hit b_l2)))
+class SharedCacheRate(Factor):
+    """What L2 delivers: l2_bandwidth = width * l2_partitions * sm_count * sm_clock.
 
     | symbol | unit | meaning |
     |---|---|---|
-    | dram_share | 1 | share of the printed DRAM bandwidth that streaming reaches |
-    | in_flight | B/s | bytes an SM keeps outstanding, over the time a byte is on its way (Little's law) |
-    | l2_width | B | bytes an SM draws from an L2 partition a clock |
+    | width | B | bytes an SM draws from an L2 partition a clock |
+    """
+
+    width: Array = parameter(12.94, unit="B", source=_TABLES, lower=0.5, upper=128.0)
+
+    monotone = {"l2_partitions": +1, "sm_count": +1, "sm_clock": +1}
+
+    def __call__(self, l2_partitions: L2Partitions, sm_count: SmCount, sm_clock: SmClock) -> L2Bandwidth:
+        return self.width * l2_partitions * sm_count * sm_clock
+
+
+class BytesInFlight(Factor):
+    """DRAM bandwidth that the busy SMs can draw: each keeps so many bytes outstanding, and waits its latency for them.
+
+    1/reached_bandwidth = 1/(dram_bandwidth * dram_share * ecc_factor)
+                          + operand_latency / (busy_sms * outstanding * sm_clock)
+
+    | symbol | unit | meaning |
+    |---|---|---|
+    | dram_share | 1 | share of the printed bandwidth that streaming reaches |
+    | outstanding | B | bytes an SM keeps in flight (Little's law) |
+
+    Limits: the streaming bandwidth for many SMs, proportional to their number for few.
+    """
+
+    dram_share: Array = parameter(0.972, source=_TABLES, lower=0.3, upper=1.0)
+    outstanding: Array = parameter(23.7e3, unit="B", source=_TABLES, lower=1e2, upper=1e6)
+
+    kinks = ("busy_sms",)
+    monotone = {"dram_bandwidth": +1, "ecc_factor": +1, "operand_latency": -1, "busy_sms": +1, "sm_clock": +1}
+
+    def __call__(
+        self,
+        dram_bandwidth: DramBandwidth,
+        ecc_factor: EccFactor,
+        operand_latency: OperandLatency,
+        busy_sms: BusySms,
+        sm_clock: SmClock,
+    ) -> ReachedBandwidth:
+        streaming = dram_bandwidth * self.dram_share * ecc_factor
+        drawn = busy_sms * self.outstanding * (sm_clock / operand_latency)
+        return streaming / (1.0 + streaming / drawn)
+
+
+class ReuseDistance(Factor):
+    """Traffic is served by L2 as far as what is touched between two uses fits there, else by DRAM.
+
+    hit = 1/(1 + (working_set * l2_partitions / (fit * l2_capacity))^9): each partition keeps a copy of its own;
+    t_memory = traffic * ((1 - hit)/reached_bandwidth + hit/max(l2_bandwidth, reached_bandwidth));
+    fixed = t_prologue + t_reduce, which memory traffic does not overlap;
+    eta_mem = t_compute / (fixed + smooth_max3(t_compute - fixed, t_memory))
+
+    | symbol | unit | meaning |
+    |---|---|---|
     | fit | 1 | share of L2 that a cyclic set may fill before it evicts itself |
-    | overlap | 1 | sharpness p of the roofline's ridge |
+    | overlap | 1 | sharpness of the roofline's ridge: 3 of the smooth maximum |
 
     A serving engine touches all weights between two uses, so there the cache is cold and hit is zero.
     """
 
-    dram_share: Array = parameter(0.943, source=_TABLES, lower=0.3, upper=1.0)
-    in_flight: Array = parameter(4.11e11, unit="B/s", source=_TABLES, lower=1e10, upper=1e13)
-    l2_width: Array = parameter(8.08, unit="B", source=_TABLES, lower=0.5, upper=128.0)
-    fit: Array = parameter(0.942, source=_TABLES, lower=0.3, upper=1.5)
-    overlap: Array = parameter(2.70, source=_TABLES, lower=1.0, upper=20.0)
+    fit: Array = parameter(1.0, source="a cyclic set that fits stays", lower=0.3, upper=1.5)
+    overlap: Array = parameter(3.0, source=_TABLES, lower=1.0, upper=20.0)
 
-    monotone = {"working_set": -1, "l2_capacity": +1, "dram_bandwidth": +1, "t_compute": +1, "traffic": -1}
+    kinks = ("l2_bandwidth", "reached_bandwidth")
+    monotone = {"working_set": -1, "l2_capacity": +1, "reached_bandwidth": +1, "t_compute": +1, "traffic": -1}
 
     def __call__(
         self,
         t_compute: TCompute,
-        t_launch: TLaunch,
+        t_prologue: TPrologue,
         t_reduce: TReduce,
         traffic: Traffic,
         working_set: WorkingSet,
-        waves: Waves,
-        sm_count: SmCount,
-        sm_clock: SmClock,
-        dram_bandwidth: DramBandwidth,
-        ecc_factor: EccFactor,
+        reached_bandwidth: ReachedBandwidth,
+        l2_bandwidth: L2Bandwidth,
         l2_capacity: L2Capacity,
         l2_partitions: L2Partitions,
     ) -> EtaMem:
-        busy_sms = jnp.minimum(waves, 1.0) * sm_count
-        per_byte_dram = 1.0 / (dram_bandwidth * self.dram_share * ecc_factor) + 1.0 / (busy_sms * self.in_flight)
-        per_byte_l2 = jnp.minimum(1.0 / (self.l2_width * l2_partitions * sm_count * sm_clock), per_byte_dram)
-        hit = falling_step(working_set * l2_partitions / (self.fit * l2_capacity), 12.0)
-        t_memory = traffic * ((1.0 - hit) * per_byte_dram + hit * per_byte_l2)
-        fixed = t_launch + t_reduce
+        hit = falling_step(working_set * l2_partitions / (self.fit * l2_capacity), 9.0)
+        faster = jnp.maximum(l2_bandwidth, reached_bandwidth)
+        t_memory = traffic * ((1.0 - hit) / reached_bandwidth + hit / faster)
+        fixed = t_prologue + t_reduce
         t_gemm = fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, self.overlap)
         return jnp.minimum(t_compute / t_gemm, 1.0)

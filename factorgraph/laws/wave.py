@@ -3,11 +3,23 @@
 import jax.numpy as jnp
 
 from factorgraph.factor import Factor
-from factorgraph.variables import AsyncPipeline, EtaWave, GemmGroups, M, N, SmCount, SplitK, TileM, TileN, Waves
+from factorgraph.variables import (
+    AsyncPipeline,
+    BusySms,
+    EtaWave,
+    GemmGroups,
+    M,
+    N,
+    Slices,
+    SmCount,
+    TileM,
+    TileN,
+    Waves,
+)
 
 
-def _tiles(m, n, gemm_groups, tile_m, tile_n, split_k):
-    return jnp.ceil(m / tile_m) * jnp.ceil(n / tile_n) * split_k * gemm_groups
+def _tiles(m, n, gemm_groups, tile_m, tile_n, slices):
+    return jnp.ceil(m / tile_m) * jnp.ceil(n / tile_n) * slices * gemm_groups
 
 
 class WholeWaves(Factor):
@@ -17,13 +29,13 @@ class WholeWaves(Factor):
     Source: report section 3.2 (Ampere and Ada follow it; Hopper's persistent kernels do not).
     """
 
-    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "split_k", "sm_count")
+    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "slices", "sm_count")
     monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": -1}
 
     def __call__(
-        self, m: M, n: N, gemm_groups: GemmGroups, tile_m: TileM, tile_n: TileN, split_k: SplitK, sm_count: SmCount
+        self, m: M, n: N, gemm_groups: GemmGroups, tile_m: TileM, tile_n: TileN, slices: Slices, sm_count: SmCount
     ) -> Waves:
-        return jnp.ceil(_tiles(m, n, gemm_groups, tile_m, tile_n, split_k) / sm_count)
+        return jnp.ceil(_tiles(m, n, gemm_groups, tile_m, tile_n, slices) / sm_count)
 
 
 class ScheduledWaves(Factor):
@@ -36,7 +48,7 @@ class ScheduledWaves(Factor):
     Ada and sm_120 and 0.1 on Hopper and sm_100: as the report found, wave quantisation does not transfer to Hopper.
     """
 
-    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "split_k", "sm_count")
+    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "slices", "sm_count")
     monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": -1}
 
     def __call__(
@@ -46,18 +58,30 @@ class ScheduledWaves(Factor):
         gemm_groups: GemmGroups,
         tile_m: TileM,
         tile_n: TileN,
-        split_k: SplitK,
+        slices: Slices,
         sm_count: SmCount,
         async_pipeline: AsyncPipeline,
     ) -> Waves:
-        rounds = _tiles(m, n, gemm_groups, tile_m, tile_n, split_k) / sm_count
+        rounds = _tiles(m, n, gemm_groups, tile_m, tile_n, slices) / sm_count
         return (1.0 - async_pipeline) * jnp.ceil(rounds) + async_pipeline * jnp.maximum(rounds, 1.0)
+
+
+class OccupiedSms(Factor):
+    """SMs that have a tile to work on: busy_sms = min(tiles, sm_count)."""
+
+    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "slices", "sm_count")
+    monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": +1}
+
+    def __call__(
+        self, m: M, n: N, gemm_groups: GemmGroups, tile_m: TileM, tile_n: TileN, slices: Slices, sm_count: SmCount
+    ) -> BusySms:
+        return jnp.minimum(_tiles(m, n, gemm_groups, tile_m, tile_n, slices), sm_count)
 
 
 class WaveEfficiency(Factor):
     """Useful share of what the waves could compute: padding of tiles and idle SMs of the last wave are the loss.
 
-    eta_wave = (m n gemm_groups split_k) / (tile_m tile_n sm_count waves)
+    eta_wave = (m n gemm_groups slices) / (tile_m tile_n sm_count waves)
     """
 
     monotone = {"waves": -1}
@@ -69,9 +93,9 @@ class WaveEfficiency(Factor):
         gemm_groups: GemmGroups,
         tile_m: TileM,
         tile_n: TileN,
-        split_k: SplitK,
+        slices: Slices,
         sm_count: SmCount,
         waves: Waves,
     ) -> EtaWave:
-        useful = (m / tile_m) * (n / tile_n) * gemm_groups * split_k
+        useful = (m / tile_m) * (n / tile_n) * gemm_groups * slices
         return jnp.minimum(useful / (sm_count * waves), 1.0)

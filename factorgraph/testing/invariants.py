@@ -1,7 +1,6 @@
 """What a composed step graph must keep, whatever laws it is made of."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -152,9 +151,7 @@ def _times(graph: FactorGraph, stacked: dict[str, Any]) -> Array:
 
 
 def _falls_with_clock(scene: Scene) -> str | None:
-    """Up to the boost clock, for which the peak is printed."""
-    base = scene.decode()
-    return _falls_along("sm_clock", base, scene, up_to=float(base["boost_clock"]))
+    return _falls_along("sm_clock", scene.decode(), scene)
 
 
 def _falls_with_power_cap(scene: Scene) -> str | None:
@@ -167,8 +164,8 @@ def _falls_with_bandwidth(scene: Scene) -> str | None:
     return _falls_along("dram_bandwidth", scene.decode() | {"power_cap": np.float32(spare)}, scene)
 
 
-def _falls_along(name: str, base: dict[str, Any], scene: Scene, *, up_to: float = math.inf) -> str | None:
-    highest = min(scene.graph.variables[name].domain.upper, up_to)
+def _falls_along(name: str, base: dict[str, Any], scene: Scene) -> str | None:
+    highest = scene.graph.variables[name].domain.upper
     rungs = [min(float(base[name]) * rung, highest) for rung in _LADDER]
     return _ordered([{**base, name: np.float32(rung)} for rung in rungs], rungs, name, -1, scene)
 

@@ -10,11 +10,14 @@ Number = Array | float
 # Types that tensor cores compute in; `gemm_type` is an index into them.
 TENSOR_TYPES = ("bf16", "fp8", "fp4")
 
+# Libraries that add up what tensor-parallel GPUs computed; `collective_library` is an index into them.
+COLLECTIVE_LIBRARIES = ("vllm", "sglang", "trtllm", "nccl")
+
 ACTIVATION_SIZE = 2.0  # B; hidden states, logits and outputs are BF16 in every engine
 
 
 class Gemm(NamedTuple):
-    """`gemm_groups` products of (m, k) with (k, n) in one launch."""
+    """`gemm_groups` products of (m, k) with (k, n) in one launch. Activations come quantised (`quantises` 0)."""
 
     m: Number
     n: Number
@@ -25,6 +28,7 @@ class Gemm(NamedTuple):
     weight_element_size: Number
     activation_element_size: Number
     output_element_size: Number
+    quantises: Number
 
     @property
     def launches(self) -> Number:
@@ -56,12 +60,14 @@ class Heads(NamedTuple):
 
 class Attention(NamedTuple):
     """One attention kernel. With `causal` 1 the last query sees all `kv_len` keys and each before it one less; with 0
-    every query sees as many."""
+    every query sees as many. The cache is written by a kernel of its own (`writes_cache` 0)."""
 
     attn_batch: Number
     q_len: Number
     kv_len: Number
     causal: Number
+    windowed: Number
+    writes_cache: Number
     attention_count: Number
     q_heads: Number
     kv_heads: Number
@@ -106,10 +112,11 @@ class Light(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """An all-reduce of `message_bytes`, or another collective that moves as much."""
+    """An all-reduce of `message_bytes` by one of `COLLECTIVE_LIBRARIES`, or another collective that moves as much."""
 
     message_bytes: Number
     ranks: Number
+    collective_library: Number
     collective_count: Number
 
     @property

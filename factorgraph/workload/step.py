@@ -11,6 +11,7 @@ from jax import Array, lax
 from factorgraph.workload.feedforward import touched_experts
 from factorgraph.workload.kernels import (
     ACTIVATION_SIZE,
+    COLLECTIVE_LIBRARIES,
     FORMATS,
     KV_SIZES,
     TENSOR_TYPES,
@@ -199,6 +200,7 @@ class Step(eqx.Module):
             weight_element_size=number_format.weight_size,
             activation_element_size=number_format.activation_size,
             output_element_size=ACTIVATION_SIZE,
+            quantises=0.0,
         )
 
     def _attention(self) -> dict[str, Attention]:
@@ -209,10 +211,13 @@ class Step(eqx.Module):
             ("", model.layers - model.sliding_layers, None),
             ("_sliding", model.sliding_layers, model.sliding_window),
         ):
+            windowed = float(window is not None)
             if layers and self.phase != "prefill":
                 heads = model.attention.decode_heads(self.tp, kv_size)
                 seen = _within(window, self.context)
-                kernels[f"attention_decode{suffix}"] = Attention(self.decode_batch, 1.0, seen, 0.0, layers, *heads)
+                kernels[f"attention_decode{suffix}"] = Attention(
+                    self.decode_batch, 1.0, seen, 0.0, windowed, 0.0, layers, *heads
+                )
             if layers and self.phase != "decode":
                 heads = model.attention.prefill_heads(self.tp, kv_size)
                 if window is None:
@@ -220,7 +225,7 @@ class Step(eqx.Module):
                 else:
                     seen, causal = mean_attended(self.prompt, self.prefix, window), 0.0
                 kernels[f"attention_prefill{suffix}"] = Attention(
-                    self.prefill_batch, self.prompt, seen, causal, layers, *heads
+                    self.prefill_batch, self.prompt, seen, causal, windowed, 0.0, layers, *heads
                 )
         return kernels
 
@@ -257,14 +262,14 @@ class Step(eqx.Module):
 
     def _collectives(self) -> dict[str, Collective]:
         """On one GPU the same two stand with a count of 0, so that `tp` changes no plate."""
-        split = float(self.tp > 1)
+        split, custom = float(self.tp > 1), float(COLLECTIVE_LIBRARIES.index("vllm"))
         hidden_bytes = self.tokens * self.model.hidden_size * ACTIVATION_SIZE
         logit_bytes = self.batch * self.model.vocab_size * ACTIVATION_SIZE
         return {
             # After attention, after the feed-forward layer, and after the embedding, whose rows are dealt out.
-            "all_reduce": Collective(hidden_bytes, float(self.tp), split * (2 * self.model.layers + 1)),
+            "all_reduce": Collective(hidden_bytes, float(self.tp), custom, split * (2 * self.model.layers + 1)),
             # Gathering V bytes moves half of what reducing V bytes does: it stands as an all-reduce of V/2.
-            "all_gather_logits": Collective(logit_bytes / 2, float(self.tp), split),
+            "all_gather_logits": Collective(logit_bytes / 2, float(self.tp), custom, split),
         }
 
     def _kv_bytes_per_token(self) -> Array:
