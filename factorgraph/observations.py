@@ -72,7 +72,8 @@ def attention_values(dataset: xr.Dataset, picked: np.ndarray) -> dict[str, np.nd
     windowed = window > 0.0
     inside = np.minimum(np.where(windowed, window, np.inf), kv_len)
     # With a window, queries see its band: on average so many keys.
-    seen = np.where(windowed, np.asarray(mean_attended(q_len, kv_len - q_len, inside)), kv_len)
+    band = mean_attended(*(jnp.asarray(one) for one in (q_len, kv_len - q_len, inside)))
+    seen = np.where(windowed, np.asarray(band), kv_len)
     size = np.asarray([_ELEMENT_SIZE[str(name)] for name in dataset["kv_dtype"].values[picked]])
     token = 2.0 * of["kv_heads"] * of["head_dim"] * size
     ends = 4.0 * of["q_heads"] * q_len * of["head_dim"]

@@ -280,7 +280,7 @@ class Step(eqx.Module):
         return layers * model.attention.cached_elements(self.tp) * KV_SIZES[self.kv]
 
 
-def mean_attended(new: Number, prefix: Number, window: int) -> Number:
+def mean_attended(new: Number, prefix: Number, window: Number) -> Number:
     """Mean number of tokens that each of `new` queries attends to, itself included, after `prefix` cached tokens.
 
     The queries before the window is full see a token more each, the rest `window` tokens. At the kink the derivative
@@ -299,7 +299,7 @@ def mean_attended(new: Number, prefix: Number, window: int) -> Number:
     return (growing * (start + (growing + 1.0) / 2.0) + (new - growing) * window) / new
 
 
-def _within(window: int | None, length: Number) -> Number:
+def _within(window: Number | None, length: Number) -> Number:
     return length if window is None else jnp.minimum(length, window)
 
 
