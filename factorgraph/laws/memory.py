@@ -148,14 +148,11 @@ class ReuseDistance(Factor):
     | symbol | unit | meaning |
     |---|---|---|
     | fit | 1 | share of L2 that a cyclic set may fill before it evicts itself |
-    | overlap | 1 | sharpness of the roofline's ridge: 3 of the smooth maximum |
 
     A serving engine touches all weights between two uses, so there the cache is cold and hit is zero.
     """
 
     fit: Array = parameter(1.0, source="a cyclic set that fits stays", lower=0.3, upper=1.5)
-    overlap: Array = parameter(3.0, source=_TABLES, lower=1.0, upper=20.0)
-
     kinks = ("l2_bandwidth", "reached_bandwidth")
     monotone = {"working_set": -1, "l2_capacity": +1, "reached_bandwidth": +1, "t_compute": +1, "traffic": -1}
 
@@ -175,5 +172,5 @@ class ReuseDistance(Factor):
         faster = jnp.maximum(l2_bandwidth, reached_bandwidth)
         t_memory = traffic * ((1.0 - hit) / reached_bandwidth + hit / faster)
         fixed = t_prologue + t_reduce
-        t_gemm = fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, self.overlap)
+        t_gemm = fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, 3.0)
         return jnp.minimum(t_compute / t_gemm, 1.0)
