@@ -6,7 +6,7 @@ from pathlib import Path
 
 from factorgraph.errors import FactorGraphError
 
-KINDS = ("hardware", "models", "datasets", "studies")
+KINDS = ("hardware", "models", "engines", "datasets", "studies")
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -14,7 +14,7 @@ def data_root(kind: str) -> Path:
     """The folder of bundled content of one kind: in a checkout beside the package, in a wheel inside it.
 
     Args:
-        kind: "hardware", "models", "datasets" or "studies".
+        kind: "hardware", "models", "engines", "datasets" or "studies".
 
     Raises:
         FactorGraphError: the kind is not one of these, or the installation lost the folder.

@@ -311,3 +311,52 @@ TCollectiveTotal = Annotated[Array, Variable("t_collective_total", "s", _TIME, d
 TGpu = Annotated[Array, Variable("t_gpu", "s", _TIME, doc="GPU time of the step")]
 THost = Annotated[Array, Variable("t_host", "s", _TIME, doc="host residual S(N) = s0 + s1 N")]
 TStep = Annotated[Array, Variable("t_step", "s", _TIME, doc="latency of one engine step")]
+
+# --- a step as an engine launches it -------------------------------------------------------------------------------
+Launches = Annotated[
+    Array, Variable("launches", "1", Domain(0.0, 1e6), doc="kernels that an engine launches in a step")
+]
+PromptChunks = Annotated[
+    Array, Variable("prompt_chunks", "1", Domain(0.0, 1e4), doc="chunks of prompts in a step; 0 in a decode step")
+]
+TLaunches = Annotated[Array, Variable("t_launches", "s", _TIME, doc="fixed time of all kernels of a step")]
+
+# --- serving -------------------------------------------------------------------------------------------------------
+_TOKENS = Domain(1.0, 1e7)
+Requests = Annotated[Array, Variable("requests", "1", Domain(1.0, 1e6), doc="clients, each with one request at a time")]
+InputTokens = Annotated[Array, Variable("input_tokens", "1", _TOKENS, doc="tokens of a prompt")]
+OutputTokens = Annotated[Array, Variable("output_tokens", "1", _TOKENS, doc="tokens of an answer")]
+KvPool = Annotated[Array, Variable("kv_pool", "B", Domain(0.0, 1e14), doc="memory of one GPU left to the KV cache")]
+KvBytesPerToken = Annotated[
+    Array, Variable("kv_bytes_per_token", "B", Domain(1.0, 1e9), doc="cache that one token takes on one GPU")
+]
+ReservedTokens = Annotated[
+    Array, Variable("reserved_tokens", "1", _TOKENS, doc="tokens of cache that a running request holds")
+]
+StepTokens = Annotated[Array, Variable("step_tokens", "1", _TOKENS, doc="most tokens of a step")]
+PrefillFirst = Annotated[
+    Array, Variable("prefill_first", "1", Domain(0.0, 1.0), doc="1 where a wave of equal prompts is prefilled as one")
+]
+EqualLengths = Annotated[
+    Array, Variable("equal_lengths", "1", Domain(0.0, 1.0), doc="1 where all requests have one length, 0 at random")
+]
+RequestsPerClient = Annotated[
+    Array, Variable("requests_per_client", "1", Domain(1.0, 1e9), doc="requests that a client makes, one after another")
+]
+HeldSteps = Annotated[
+    Array, Variable("held_steps", "1", Domain(0.0, 1e4), doc="steps a request is held back to be batched with others")
+]
+Running = Annotated[Array, Variable("running", "1", Domain(1.0, 1e6), doc="requests that run at once")]
+TDecode = Annotated[Array, Variable("t_decode", "s", _DURATION, doc="decode step of all running requests")]
+TPrefill = Annotated[Array, Variable("t_prefill", "s", _DURATION, doc="what one prompt adds to the decode steps")]
+TLag = Annotated[Array, Variable("t_lag", "s", _TIME, doc="client, transport and tokeniser before the first token")]
+PrefillsToFirst = Annotated[
+    Array,
+    Variable("prefills_to_first", "1", Domain(0.5, 1e7), doc="prompts prefilled before a request's first token"),
+]
+TSlot = Annotated[Array, Variable("t_slot", "s", _TIME, doc="time from a request's start to its end")]
+TQueue = Annotated[Array, Variable("t_queue", "s", _TIME, doc="wait until a running request makes room")]
+Ttft = Annotated[Array, Variable("ttft", "s", _TIME, doc="time to first token")]
+Tpot = Annotated[Array, Variable("tpot", "s", _TIME, doc="time per output token after the first")]
+TRequest = Annotated[Array, Variable("t_request", "s", _TIME, doc="time from a request to its last token")]
+Throughput = Annotated[Array, Variable("throughput", "1/s", _TIME, doc="output tokens a second, all clients together")]

@@ -19,7 +19,7 @@ SOURCES = {"gemm": ("gemm-bf16",), "attention": ("attention-decode", "attention-
 
 def evaluate(
     kind: Annotated[
-        Literal["gemm", "attention", "collective"], typer.Option("--kind", help="Which measurements.")
+        Literal["gemm", "attention", "collective", "serving"], typer.Option("--kind", help="Which measurements.")
     ] = "gemm",
     sku: Annotated[str | None, typer.Option("--sku", help="One GPU only.")] = None,
     source: Annotated[
@@ -28,9 +28,13 @@ def evaluate(
     ] = None,
     variant: VariantOption = "per-kernel",
     protocol: Annotated[
-        Literal["pooled", "logo", "home"],
-        typer.Option("--protocol", help="GPUs the constants saw: all, all but the one scored, or A100 and H100."),
-    ] = "pooled",
+        Literal["pooled", "logo", "home"] | None,
+        typer.Option(
+            "--protocol",
+            help="GPUs the constants saw: all, all but the one scored, or A100 and H100 (serving: H100). "
+            "Default: pooled; serving: home.",
+        ),
+    ] = None,
     forest: Annotated[
         bool, typer.Option("--forest/--no-forest", help="Score a random forest that learned the A100's times beside.")
     ] = True,
@@ -39,6 +43,12 @@ def evaluate(
     """Errors of predicted against measured kernels, beside simple baselines on the same rows."""
     import factorgraph as fg
 
+    if kind == "serving":
+        from factorgraph.cli.serving import show_evaluation
+
+        show_evaluation(fg.load_dataset(source or "serving"), protocol=protocol or "home", sku=sku, json=json)
+        return
+    protocol = protocol or "pooled"
     sources = (source,) if source else SOURCES[kind]
     rows = [
         row.as_dict()
