@@ -40,6 +40,7 @@ def engine_step_graph(*, constants: str | None = "home") -> FactorGraph:
             engine_step.StreamedAttention(),
             total.AttentionTotal(),
             engine_step.StreamedLight(),
+            total.LightTotal(),
             engine_step.SyncAndLink(),
             total.CollectiveTotal(),
             engine_step.FixedKernelTime(),

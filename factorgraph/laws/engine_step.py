@@ -19,7 +19,6 @@ from factorgraph.variables import (
     KvLen,
     Launches,
     LightBytes,
-    LightCount,
     LinkBandwidth,
     M,
     MessageBytes,
@@ -40,6 +39,7 @@ from factorgraph.variables import (
     TGpu,
     THost,
     TLaunches,
+    TLight,
     TLightTotal,
     Traffic,
     VHeadDim,
@@ -127,19 +127,21 @@ class StreamedAttention(Factor):
 
 
 class StreamedLight(Factor):
-    """The bytes of all light kernels at a share of the DRAM bandwidth; their launches are counted elsewhere.
+    """The bytes of a light kernel at a share of the DRAM bandwidth; its launch is counted elsewhere.
 
-    t_light_total = sum over light kernels of light_count * light_bytes / (share * dram_bandwidth)
+    t_light = (light_bytes + sector) / (share * dram_bandwidth)
 
-    The share is assumed; from a quarter to one, served loads fit alike.
+    A kernel that moves anything moves a DRAM sector. The share is assumed; from a quarter to one, served loads fit
+    alike.
     """
 
     share: Array = parameter(0.45, source="assumed: elementwise kernels of a few hundred tokens", lower=0.05, upper=1.0)
+    sector: Array = parameter(32.0, unit="B", source="CUDA C++ Best Practices Guide: 32-byte sectors", upper=1024.0)
 
-    monotone = {"light_bytes": +1, "light_count": +1, "dram_bandwidth": -1}
+    monotone = {"light_bytes": +1, "dram_bandwidth": -1}
 
-    def __call__(self, light_bytes: LightBytes, light_count: LightCount, dram_bandwidth: DramBandwidth) -> TLightTotal:
-        return jnp.sum(light_count * (light_bytes / (self.share * dram_bandwidth)))
+    def __call__(self, light_bytes: LightBytes, dram_bandwidth: DramBandwidth) -> TLight:
+        return (light_bytes + self.sector) / (self.share * dram_bandwidth)
 
 
 class SyncAndLink(Factor):
