@@ -80,7 +80,8 @@ class Factor(eqx.Module):
     Constants are fields made with [`parameter`][factorgraph.factor.parameter]. `monotone` states how the output moves
     with an input (+1 never falls, -1 never rises); the law checks hold it to that. `kinks` names inputs in which the
     law has steps or corners, and `literals` units of which its text holds bare numbers, such as the 2 FLOP of a
-    multiply-add.
+    multiply-add. `fitted_in` gives the range of an input that the constants were fitted in, `supported_in` one beyond
+    which the law does not hold at all: results say when they are left.
 
     Raises:
         FactorGraphError: on instantiation, when the signature cannot be read as edges.
@@ -99,15 +100,18 @@ class Factor(eqx.Module):
     monotone: ClassVar[dict[str, int]] = {}
     kinks: ClassVar[tuple[str, ...]] = ()
     literals: ClassVar[tuple[str, ...]] = ()
+    fitted_in: ClassVar[dict[str, tuple[float, float]]] = {}
+    supported_in: ClassVar[dict[str, tuple[float, float]]] = {}
 
     def __check_init__(self):
         signature = self.signature
-        unknown = set(self.monotone) - {variable.name for variable in signature.inputs}
-        if unknown:
-            raise FactorGraphError(
-                f"law {self.law_name}: monotone names {', '.join(sorted(unknown))}, which is no input; "
-                f"the inputs are {', '.join(variable.name for variable in signature.inputs)}"
-            )
+        for stated in ("monotone", "fitted_in", "supported_in"):
+            unknown = set(getattr(self, stated)) - {variable.name for variable in signature.inputs}
+            if unknown:
+                raise FactorGraphError(
+                    f"law {self.law_name}: {stated} names {', '.join(sorted(unknown))}, which is no input; "
+                    f"the inputs are {', '.join(variable.name for variable in signature.inputs)}"
+                )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The law: one parameter for each variable it reads, and the variable it gives as return annotation."""

@@ -15,6 +15,7 @@ from jax import Array
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.graph import FactorGraph
 from factorgraph.units import to_unit
+from factorgraph.validity import judge
 from factorgraph.variables import CHOICES, Variable
 
 
@@ -47,14 +48,15 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
     Args:
         graph: the laws.
         *sources: cards, steps, or mappings of values by variable name; a list of cards adds the dimension "sku".
-        outputs: the variables wanted; all by default.
+        outputs: the variables wanted, "validity" among them; all by default.
         **values: values of further variables in their SI unit, or in place of those that a source gives or a law
             computes. A number applies everywhere; a sequence adds a dimension of the variable's name; a DataArray
             brings its own dimensions, and its units attribute is converted.
 
     Returns:
         A dataset of every variable wanted, inputs included, with units, long names, the names of kernels along plates,
-        and provenance in its attributes. A variable has only the dimensions it depends on.
+        and provenance in its attributes. A variable has only the dimensions it depends on. `validity` says whether the
+        laws were fitted at such inputs.
 
     Raises:
         FactorGraphError: a value is missing, not finite, outside its variable's domain or in a wrong unit; the message
@@ -68,12 +70,13 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
         (('power_cap',), 's')
     """
     variables = graph.variables
-    for name in outputs or ():
-        if name not in variables:
+    asked = None if outputs is None else list(outputs)
+    for name in asked or ():
+        if name not in variables and name != VALIDITY:
             raise UnknownNameError("variable", name, variables)
     inputs = gather(graph, *sources, **values)
     known = [name for name in variables if name in inputs.arrays or name in graph]
-    wanted = tuple(outputs) if outputs is not None else tuple(known)
+    wanted = tuple(known) if asked is None else tuple(name for name in asked if name != VALIDITY)
     for name in wanted:
         if name not in known:
             raise FactorGraphError(
@@ -87,9 +90,27 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
     for name in map(str, dataset.variables):
         if name in variables:
             dataset[name].attrs = {"units": variables[name].unit, "long_name": variables[name].doc}
+    if asked is None or VALIDITY in asked:
+        dataset[VALIDITY] = judge(graph, _as_given(graph, inputs))
     dataset.attrs = provenance(graph, sources)
     _check_results(dataset)
     return dataset
+
+
+# The name under which a result says how sure it is.
+VALIDITY = "validity"
+
+
+def _as_given(graph: FactorGraph, inputs: "Inputs") -> dict[str, xr.DataArray]:
+    plates = {name: variable.plates for name, variable in graph.variables.items()}
+    return {
+        name: xr.DataArray(array, dims=(*inputs.spans[name], *plates[name]), coords=_labels(inputs, name))
+        for name, array in ((name, np.asarray(array)) for name, array in inputs.arrays.items())
+    }
+
+
+def _labels(inputs: "Inputs", name: str) -> dict[str, xr.DataArray]:
+    return {dim: inputs.coords[dim] for dim in inputs.spans[name] if dim in inputs.coords}
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------

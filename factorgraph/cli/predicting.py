@@ -40,6 +40,8 @@ def predict(
         return
     screen = console()
     screen.print(headline(document))
+    if document["validity"]["reasons"]:
+        screen.print("[yellow]{level}[/yellow]: {reasons}".format(**document["validity"]))
     screen.print(kernels_table(document["kernels"], f"Kernels of one step, {document['inputs']['sku']}"))
 
 
@@ -179,11 +181,13 @@ def _range(text: str):
 def prediction_document(out, inputs: dict) -> dict:
     """What `predict --json` prints."""
     from factorgraph.kernels import kernel_table
+    from factorgraph.validity import LEVELS
 
     return {
         "t_step_s": float(out["t_step"]),
         "t_gpu_s": float(out["t_gpu"]),
         "t_host_s": float(out["t_host"]),
+        "validity": {"level": LEVELS[int(out["validity"])], "reasons": out["validity"].attrs["reasons"]},
         "kernels": [dataclasses.asdict(kernel) for kernel in kernel_table(out)],
         "inputs": inputs,
     }

@@ -217,6 +217,9 @@ class ScoreRate(Factor):
     literals = ("FLOP",)
     monotone = {"head_dim": +1, "v_head_dim": +1, "bf16_flop_per_clock": -1, "exponentials_per_clock": -1}
 
+    fitted_in = {"head_dim": (64, 512), "bf16_flop_per_clock": (1024, 8192)}
+    supported_in = {"attention_generation": (2, 4)}
+
     def __call__(
         self,
         head_dim: HeadDim,
@@ -286,6 +289,8 @@ class DecodeAttention(Factor):
         "sm_clock": -1,
         "sm_count": -1,
     }
+
+    fitted_in = {"attn_batch": (1, 2048), "kv_len": (1, 131072), "q_heads": (1, 96)}
 
     def __call__(
         self,
@@ -370,6 +375,8 @@ class PrefillAttention(Factor):
         "power_cap": -1,
         "writes_cache": +1,
     }
+
+    fitted_in = {"attn_batch": (1, 2048), "q_len": (1, 16384), "q_heads": (1, 96)}
 
     def __call__(
         self,

@@ -170,6 +170,8 @@ class EnergyRoof(Factor):
     kinks = ("t_tiling",)
     monotone = {"power_cap": -1, "gemm_energy": +1, "t_tiling": +1}
 
+    fitted_in = {"power_cap": (350.0, 1400.0)}
+
     def __call__(
         self, t_tiling: TTiling, t_prologue: TPrologue, gemm_energy: GemmEnergy, power_cap: PowerCap
     ) -> TCapped:

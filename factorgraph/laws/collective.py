@@ -45,6 +45,8 @@ class OneOrTwoShot(Factor):
     kinks = ("ranks", "link_is_pcie", "collective_library")
     monotone = {"message_bytes": +1, "link_bandwidth": -1, "link_latency": +1}
 
+    fitted_in = {"message_bytes": (0.0, 1.1e9), "ranks": (1, 16), "link_bandwidth": (32e9, 900e9)}
+
     def __call__(
         self,
         message_bytes: MessageBytes,

@@ -124,6 +124,8 @@ class BytesInFlight(Factor):
     kinks = ("busy_sms",)
     monotone = {"dram_bandwidth": +1, "ecc_factor": +1, "operand_latency": -1, "busy_sms": +1, "sm_clock": +1}
 
+    fitted_in = {"dram_bandwidth": (0.86e12, 8e12), "sm_clock": (1.41e9, 2.52e9)}
+
     def __call__(
         self,
         dram_bandwidth: DramBandwidth,
@@ -155,6 +157,8 @@ class ReuseDistance(Factor):
     fit: Array = parameter(1.0, source="a cyclic set that fits stays", lower=0.3, upper=1.5)
     kinks = ("l2_bandwidth", "reached_bandwidth")
     monotone = {"working_set": -1, "l2_capacity": +1, "reached_bandwidth": +1, "t_compute": +1, "traffic": -1}
+
+    fitted_in = {"l2_capacity": (40 * 2**20, 128 * 2**20)}
 
     def __call__(
         self,

@@ -67,6 +67,8 @@ class OperandFeed(Factor):
     literals = ("FLOP", "B")
     monotone = {"operand_latency": -1, "k": +1, "slices": -1}
 
+    fitted_in = {"k": (32, 65536)}
+
     def __call__(
         self,
         flop_per_clock: FlopPerClock,

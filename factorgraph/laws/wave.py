@@ -72,6 +72,9 @@ class OccupiedSms(Factor):
     kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "slices", "sm_count")
     monotone = {"m": +1, "n": +1, "gemm_groups": +1, "sm_count": +1}
 
+    # Beyond the tables' 65,536 columns a product only adds waves like those before.
+    fitted_in = {"m": (1, 32768), "n": (1, 262144), "sm_count": (108, 188)}
+
     def __call__(
         self, m: M, n: N, gemm_groups: GemmGroups, tile_m: TileM, tile_n: TileN, slices: Slices, sm_count: SmCount
     ) -> BusySms:
