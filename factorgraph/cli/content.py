@@ -1,5 +1,6 @@
 """sku: GPUs, and whether the numbers on their cards fit."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ def register(app: typer.Typer) -> None:
     sku.command("list")(list_cards)
     sku.command("show")(show_card)
     sku.command("check")(check_cards)
+    sku.command("from-machine")(card_of_machine)
     app.add_typer(sku, name="sku")
 
 
@@ -116,6 +118,32 @@ def check_cards(
             other = {"peak": "printed", "disagreement": "other", "unverified": "other"}[kind]
             screen.print(table(title, ["GPU", "number", "card", other, "ratio", "source"], body, text=2))
             screen.print()
+
+
+def card_of_machine(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The card to write (.toml); shown only if left out.")
+    ] = None,
+    bandwidth: Annotated[
+        Path | None, typer.Option("--bandwidth", help="From `measure bandwidth`; measured now if left out.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """A card of the CPU that this runs on, with where each number is from."""
+    import dataclasses
+
+    from factorgraph.measuring import card_facts, card_text, cpu_model, write_card
+
+    facts, title = card_facts(bandwidth), cpu_model()
+    if out is not None:
+        write_card(out, facts, title)
+    if json:
+        file = None if out is None else str(out)
+        print_json({"file": file, "title": title, "facts": {k: dataclasses.asdict(fact) for k, fact in facts.items()}})
+    elif out is None:
+        typer.echo(card_text(facts, title), nl=False)
+    else:
+        console().print(f"{out}: a card of {title}; look at it with `factorgraph sku show {out}`")
 
 
 def _number(value: float, unit: str) -> str:

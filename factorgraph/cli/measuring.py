@@ -48,9 +48,18 @@ def measure_machine(
     rows, spread = dataset.sizes["row"], float(dataset["spread"].median())
     fastest, slowest = float(dataset["latency"].min()), float(dataset["latency"].max())
     if json:
-        print_json({"file": str(out), "rows": rows, "fastest_s": fastest, "slowest_s": slowest, "spread": spread})
+        print_json(
+            {
+                "file": str(out),
+                "rows": rows,
+                "fastest_s": fastest,
+                "slowest_s": slowest,
+                "spread": spread,
+                "left_out": dataset.attrs["left_out"],
+            }
+        )
         return
     console().print(
         f"{out}: {rows} rows on {dataset.attrs['device']}, {seconds(fastest)} to {seconds(slowest)}, "
-        f"median spread {cell(100 * spread)} %"
+        f"median spread {cell(100 * spread)} %, {dataset.attrs['left_out']} left out because the clock gave no time"
     )

@@ -60,11 +60,12 @@ class Quantity:
 
     Attributes:
         unit: the SI unit it is kept in.
-        low, high: the range it has on any GPU, wide enough for the next ones and too narrow for a slip of a thousand.
+        low, high: the range it has, wide enough for the next ones and too narrow for a slip of a thousand.
         example: how a card writes it.
         zero: whether it may be zero all the same, for "none".
         whole: whether only whole numbers occur.
         required: whether a card must state it.
+        of: what the range is of.
     """
 
     unit: str
@@ -74,6 +75,7 @@ class Quantity:
     zero: bool = False
     whole: bool = False
     required: bool = True
+    of: str = "any GPU"
 
     def complaint(self, value: float) -> str | None:
         """What is wrong with a value in the SI unit, or None."""
@@ -83,7 +85,7 @@ class Quantity:
             return f"is {value:g}; it must be positive"
         if value and not self.low <= value <= self.high:
             unit = "" if self.unit == "1" else f" {self.unit}"
-            return f"is {value:g}{unit}, outside the {self.low:g} to {self.high:g}{unit} of any GPU"
+            return f"is {value:g}{unit}, outside the {self.low:g} to {self.high:g}{unit} of {self.of}"
         if self.whole and value != int(value):
             return f"is {value:g}; it must be a whole number"
         return None

@@ -7,7 +7,7 @@ from typing import Any
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.hardware.facts import FactFile
 from factorgraph.hardware.generation import GENERATIONS_FILE, list_generations, load_generation
-from factorgraph.hardware.sku import DTYPES, PEAK, QUANTITIES, RATE, Contradiction, Sku
+from factorgraph.hardware.sku import BY_TYPE, DTYPES, QUANTITIES, Contradiction, Sku, quantities_of
 from factorgraph.paths import search_path
 
 
@@ -61,22 +61,19 @@ def _cards() -> dict[str, Path]:
 
 def _read(file: Path) -> Sku:
     card = FactFile(file)
-    maps = {"flop_per_clock_per_sm": RATE, "printed_peak": PEAK}
-    card.check_keys((), ["title", "generation", "dram_ecc_inline", *QUANTITIES, *maps])
-    facts = {
-        key: card.number((key,), quantity)
-        for key, quantity in QUANTITIES.items()
-        if quantity.required or key in card.content
-    }
+    card.check_keys((), ["title", "generation", "dram_ecc_inline", *QUANTITIES, *BY_TYPE])
+    quantities = quantities_of(str(card.content.get("generation")))
+    stated = [key for key, quantity in quantities.items() if quantity.required or key in card.content]
+    facts = {key: card.number((key,), quantities[key]) for key in stated if key in QUANTITIES}
     facts["dram_ecc_inline"] = card.flag(("dram_ecc_inline",))
-    by_type: dict[str, Any] = {}
-    for key, quantity in maps.items():
+    by_type: dict[str, Any] = {key: {} for key in BY_TYPE}
+    for key in (key for key in stated if key in BY_TYPE):
         card.check_keys((key,), DTYPES)
-        rows = {dtype: card.number((key, dtype), quantity) for dtype in card.keys((key,))}
+        rows = {dtype: card.number((key, dtype), quantities[key]) for dtype in card.keys((key,))}
         facts |= {f"{key}.{dtype}": fact for dtype, fact in rows.items()}
         by_type[key] = {dtype: fact.value for dtype, fact in rows.items()}
         if not rows:
-            raise card.fault((key,), f"is empty; add a line {key}.bf16 = {{ {quantity.example} }}")
+            raise card.fault((key,), f"is empty; add a line {key}.bf16 = {{ {quantities[key].example} }}")
     generation = card.text(("generation",))
     if generation not in list_generations():
         unknown = UnknownNameError("generation", generation, list_generations())

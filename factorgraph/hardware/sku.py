@@ -9,8 +9,8 @@ from factorgraph.hardware.facts import Fact, Quantity
 from factorgraph.hardware.generation import Generation
 from factorgraph.workload.kernels import TENSOR_TYPES
 
-# FP16 and BF16 with FP32 accumulation, as every engine multiplies; INT8 operations count as FLOP.
-DTYPES = ("bf16", "fp16", "fp8", "fp4", "int8")
+# FP16 and BF16 with FP32 accumulation, as every engine multiplies; INT8 operations count as FLOP; FP32 is a CPU's type.
+DTYPES = ("bf16", "fp16", "fp8", "fp4", "int8", "fp32")
 
 RATE = Quantity("FLOP", 64, 262_144, 'value = 4096, unit = "FLOP", source = "..."')
 PEAK = Quantity("FLOP/s", 1e13, 1e18, 'value = 989.4, unit = "TFLOP/s", source = "..."')
@@ -32,6 +32,41 @@ QUANTITIES = {
     "nvlink_domain": Quantity("1", 1, 1024, 'value = 8, unit = "1", source = "..."', whole=True),
     "pcie_bandwidth": Quantity("B/s", 4e9, 1e12, 'value = 64, unit = "GB/s", source = "..."'),
 }
+BY_TYPE = {"flop_per_clock_per_sm": RATE, "printed_peak": PEAK}
+
+# The generation whose SMs are cores and whose L2 is the last-level cache. Its numbers are smaller than a GPU's, and its
+# makers print no peak.
+CPU = "cpu"
+_CPU_RANGES = {
+    "flop_per_clock_per_sm": (1, 65_536),
+    "printed_peak": (1e8, 1e16),
+    "boost_clock": (1e8, 1e10),
+    "max_clock": (1e8, 1e10),
+    "dram_bandwidth": (1e8, 1e14),
+    "dram_capacity": (1e8, 1e14),
+    "l2_capacity": (1e4, 1e10),
+    "tdp": (1, 3000),
+    "power_cap_max": (1, 3000),
+    "pcie_bandwidth": (1e8, 1e14),
+}
+
+
+def quantities_of(generation: str) -> dict[str, Quantity]:
+    """What each number on a card must be; those by type of number are a `BY_TYPE` key.
+
+    Examples:
+        >>> quantities_of("hopper")["dram_bandwidth"].low, quantities_of("cpu")["dram_bandwidth"].low
+        (100000000000.0, 100000000.0)
+    """
+    quantities = QUANTITIES | BY_TYPE
+    if generation != CPU:
+        return quantities
+    narrow = {
+        key: dataclasses.replace(quantities[key], low=low, high=high, of="any CPU")
+        for key, (low, high) in _CPU_RANGES.items()
+    }
+    return quantities | narrow | {"printed_peak": dataclasses.replace(narrow["printed_peak"], required=False)}
+
 
 # GDDR6 keeps check bits in the rows of the data, and reads them along: an eighth of the bandwidth
 # (design section 3: fitted on the L40S GEMM tables of aiconfigurator-core 0.12.0).
@@ -130,15 +165,16 @@ class Sku:
     facts: Mapping[str, Fact] = dataclasses.field(repr=False, hash=False)
 
     def __post_init__(self):
-        for key, quantity in {**QUANTITIES, "power_cap": _POWER}.items():
-            value = getattr(self, key)
+        quantities = quantities_of(self.generation)
+        for key in (*QUANTITIES, "power_cap"):
+            value, quantity = getattr(self, key), quantities["tdp" if key == "power_cap" else key]
             if value is not None or quantity.required:
                 self._check_number(key, value, quantity)
-        for key, quantity in (("flop_per_clock_per_sm", RATE), ("printed_peak", PEAK)):
+        for key in BY_TYPE:
             for dtype, value in getattr(self, key).items():
                 if dtype not in DTYPES:
                     raise UnknownNameError("type", dtype, DTYPES)
-                self._check_number(f"{key}.{dtype}", value, quantity)
+                self._check_number(f"{key}.{dtype}", value, quantities[key])
         _check_order(self)
         _check_links(self)
         _check_peaks(self)

@@ -93,10 +93,12 @@ def _bandwidth(machine: Machine, quick: bool) -> Iterator[Case]:
     largest = 2.0 * BEYOND * machine.cache
     sizes = np.geomspace(2.0**16, largest, 6 if quick else 24)
     for size in (int(size) // 4096 * 4096 for size in sizes):
-        yield _stream(size, machine.cache)
+        yield stream_case(size, machine.cache)
 
 
-def _stream(size: int, cache: float) -> Case:
+def stream_case(size: int, cache: float) -> Case:
+    """Reading and writing so many bytes in place, which a cache of that size holds or not."""
+
     def prepare(draw: np.random.Generator) -> programs.Run:
         return programs.feedback_chain(
             programs.scale, programs.random_operand(draw, (size // 4096, 1024), "float32"), ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-_PROC, _SYS = Path("/proc"), Path("/sys")
+PROC, SYS = Path("/proc"), Path("/sys")
 # Where no cache says its size: larger than the last-level cache of any GPU and of most CPUs.
 _ASSUMED_CACHE = 256 * 2**20
 
@@ -48,8 +48,18 @@ class Machine:
             >>> Machine("Intel(R) Xeon(R) CPU", "cpu", "0.9", 2, 1e6, "", 1e9).label
             'intel-xeon-cpu'
         """
-        words = re.sub(r"\((r|tm)\)", " ", self.device.lower())
-        return "-".join(re.findall(r"[a-z0-9]+", words)) or "unknown"
+        return card_name(self.device)
+
+
+def card_name(device: str) -> str:
+    """What a card of a device of that name would be called.
+
+    Examples:
+        >>> card_name("NVIDIA H200")
+        'nvidia-h200'
+    """
+    words = re.sub(r"\((r|tm)\)", " ", device.lower())
+    return "-".join(re.findall(r"[a-z0-9]+", words)) or "unknown"
 
 
 def this_machine(sku: str | None = None) -> Machine:
@@ -81,12 +91,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cpu_model(proc: Path = _PROC) -> str:
+def cpu_model(proc: Path = PROC) -> str:
     """The CPU's name."""
     return cpu_fields(proc).get("model name") or platform.processor() or platform.machine() or "unknown CPU"
 
 
-def cpu_fields(proc: Path = _PROC) -> dict[str, str]:
+def cpu_fields(proc: Path = PROC) -> dict[str, str]:
     """The first processor's lines in /proc/cpuinfo; none where there is no such file."""
     try:
         text = (proc / "cpuinfo").read_text(errors="replace").split("\n\n")[0]
@@ -95,7 +105,7 @@ def cpu_fields(proc: Path = _PROC) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
 
 
-def last_level_cache(system: Path = _SYS) -> tuple[float, str] | None:
+def last_level_cache(system: Path = SYS) -> tuple[float, str] | None:
     """Size of the first core's largest cache in B, and the file that says so; None where none does."""
     found = []
     for file in sorted((system / "devices/system/cpu/cpu0/cache").glob("index*/size")):

@@ -65,8 +65,7 @@ def measure(
         FactorGraphError: the file cannot be written, or the interrupted run was another.
     """
     out = Path(out).expanduser()
-    if sku is not None:
-        load_sku(sku)
+    sku_name = None if sku is None else load_sku(sku).name
     machine = this_machine(sku)
     cases = cases_of(kind, machine, quick=quick)
     return measure_cases(
@@ -75,7 +74,7 @@ def measure(
         machine,
         out,
         QUICK if quick else FULL,
-        sku=sku,
+        sku=sku_name,
         seed=seed,
         resume=resume,
         sampler=sampler,
@@ -95,8 +94,9 @@ def measure_cases(
     resume: bool = False,
     sampler: Sampler | None = None,
     progress: Progress = lambda done, of: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> xr.Dataset:
-    """As `measure`, for cases of one's own."""
+    """As `measure`, for cases of one's own and by any clock, in s."""
     settings = {"kind": kind, "cases": [case.name for case in cases], "effort": dataclasses.asdict(effort)}
     sampled = sampler is not None
     about = {"machine": dataclasses.asdict(machine), "settings": settings, "seed": seed, "sku": sku, "sampled": sampled}
@@ -106,7 +106,7 @@ def measure_cases(
         for done, case in enumerate(cases[i] for i in order):
             progress(done, len(cases))
             if case.name not in journal.rows:
-                journal.add(case.name, _measured(kind, case, effort, seed, sampler))
+                journal.add(case.name, _measured(kind, case, effort, seed, sampler, clock))
         progress(len(cases), len(cases))
         dataset = as_dataset(
             kind, [journal.rows[case.name] for case in cases], _facts(kind, machine, effort, seed, sku)
@@ -122,12 +122,14 @@ def measure_cases(
     return dataset
 
 
-def _measured(kind: str, case: Case, effort: Effort, seed: int, sampler: Sampler | None) -> dict[str, Any]:
+def _measured(
+    kind: str, case: Case, effort: Effort, seed: int, sampler: Sampler | None, clock: Callable[[], float]
+) -> dict[str, Any]:
     run = case.prepare(np.random.default_rng(seed))
     with watching(sampler) as watch:
         timing = time_per_call(
             run,
-            clock=time.perf_counter,
+            clock=clock,
             calls_per_round=case.calls_per_round,
             least=effort.least,
             repeats=effort.repeats,

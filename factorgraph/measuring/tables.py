@@ -18,7 +18,7 @@ def as_dataset(kind: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str,
 
     Args:
         kind: of the schema.
-        rows: with the same keys each, values in SI.
+        rows: with the same keys each, values in SI. Those without a time are left out, and counted in `left_out`.
         facts: attributes, among them what the schema asks for.
 
     Raises:
@@ -37,4 +37,4 @@ def as_dataset(kind: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str,
         (coords if name in inputs or name == "cache_state" else data)[name] = ("row", values, attrs)
     recorded = "recorded" if "sm_clock" in timed[0] else UNKNOWN
     said = {"clock_state": recorded, "power_state": recorded, "operand_values": "random", "licence": UNKNOWN}
-    return conform(xr.Dataset(data, coords, {"kind": kind} | said | dict(facts)))
+    return conform(xr.Dataset(data, coords, {"kind": kind, "left_out": len(rows) - len(timed)} | said | dict(facts)))
