@@ -81,8 +81,8 @@ def _gemm(machine: Machine, quick: bool) -> Iterator[Case]:
         rows = (1, 16, 128) if quick else (1, 4, 16, 64, 128, 256, 512, 1024)
         sides = (512, 1024, 2048) if quick else (256, 512, 1024, 2048, 4096)
     else:
-        rows = (1, 16, 128, 1024) if quick else tuple(2**i for i in range(14))
-        sides = (2048, 4096, 8192) if quick else (1024, 2048, 4096, 6144, 8192, 14336)
+        rows = (1, 16, 128, 1024) if quick else tuple(4**i for i in range(8))
+        sides = (4096, 8192) if quick else (1024, 4096, 8192, 14336)
     for m, n, k in itertools.product(rows, sides, sides):
         yield gemm_case(m, n, k, machine, 1)
         if copies := copies_beyond(machine.cache, float(_ELEMENT[machine.dtype] * n * k)):

@@ -1,13 +1,16 @@
 """What the GPU does while it is measured: clock, power, limit, temperature and why it is slowed down. Only read."""
 
 import contextlib
+import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+
+from factorgraph.datasets.schema import UNKNOWN
 
 # A reading takes about a millisecond of the host's time; the sensors change no faster than this.
 _PERIOD = 0.02
@@ -15,6 +18,7 @@ _PERIOD = 0.02
 _REASON = "nvmlClocksThrottleReason"
 
 Reading = dict[str, float | str]
+_Answer = TypeVar("_Answer")
 
 
 class Sampler(Protocol):
@@ -45,14 +49,27 @@ class NvmlSampler:
 
     def read(self) -> Reading:
         nvml, handle = self._nvml, self._handle
-        mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return {
-            "sm_clock": nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6,
-            "power": nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3,
-            "power_cap": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * 1e-3,
-            "temperature": nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU) + 273.15,
-            "throttle_reasons": ", ".join(sorted(name for bit, name in self._reasons.items() if mask & bit)) or "none",
+            "sm_clock": _told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6, math.nan),
+            "power": _told(lambda: nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3, math.nan),
+            "power_cap": _told(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * 1e-3, math.nan),
+            "temperature": _told(
+                lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU) + 273.15, math.nan
+            ),
+            "throttle_reasons": _told(self._reasons_now, UNKNOWN),
         }
+
+    def _reasons_now(self) -> str:
+        mask = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        return ", ".join(sorted(name for bit, name in self._reasons.items() if mask & bit)) or "none"
+
+
+def _told(ask: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
+    """What a GPU answers, or `otherwise` where it lacks the sensor; NVML raises a type for each of its codes."""
+    try:
+        return ask()
+    except Exception:
+        return otherwise
 
 
 def find_sampler(backend: str) -> tuple[Sampler | None, str]:
@@ -95,11 +112,11 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watching(sampler: Sampler | None) -> Iterator[Watch]:
+def watching(sampler: Sampler | None, watch: Watch) -> Iterator[None]:
     """Read a device every 20 ms from a thread of its own, at least once."""
-    watch, done = Watch(), threading.Event()
+    done = threading.Event()
     if sampler is None:
-        yield watch
+        yield
         return
 
     def keep_reading() -> None:
@@ -111,7 +128,7 @@ def watching(sampler: Sampler | None) -> Iterator[Watch]:
     thread = threading.Thread(target=keep_reading, daemon=True)
     thread.start()
     try:
-        yield watch
+        yield
     finally:
         done.set()
         thread.join()

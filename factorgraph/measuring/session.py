@@ -17,7 +17,7 @@ from factorgraph.hardware import load_sku
 from factorgraph.measuring.cases import Case, cases_of
 from factorgraph.measuring.journal import Journal
 from factorgraph.measuring.machine import Machine, this_machine
-from factorgraph.measuring.sampler import Sampler, watching
+from factorgraph.measuring.sampler import Sampler, Watch, watching
 from factorgraph.measuring.tables import as_dataset
 from factorgraph.measuring.timing import time_per_call
 
@@ -108,9 +108,8 @@ def measure_cases(
             if case.name not in journal.rows:
                 journal.add(case.name, _measured(kind, case, effort, seed, sampler, clock))
         progress(len(cases), len(cases))
-        dataset = as_dataset(
-            kind, [journal.rows[case.name] for case in cases], _facts(kind, machine, effort, seed, sku)
-        )
+        rows = [journal.rows[case.name] for case in cases]
+        dataset = as_dataset(kind, rows, _facts(kind, machine, effort, seed, sku))
         try:
             write_netcdf(dataset, out)
         except (OSError, RuntimeError) as error:  # HDF5 has both for a full disk
@@ -126,14 +125,15 @@ def _measured(
     kind: str, case: Case, effort: Effort, seed: int, sampler: Sampler | None, clock: Callable[[], float]
 ) -> dict[str, Any]:
     run = case.prepare(np.random.default_rng(seed))
-    with watching(sampler) as watch:
-        timing = time_per_call(
-            run,
-            clock=clock,
-            calls_per_round=case.calls_per_round,
-            least=effort.least,
-            repeats=effort.repeats,
-        )
+    watch = Watch()
+    timing = time_per_call(
+        run,
+        clock=clock,
+        calls_per_round=case.calls_per_round,
+        least=effort.least,
+        repeats=effort.repeats,
+        during=watching(sampler, watch),
+    )
     row = case.row | {"latency": timing.seconds, "spread": timing.spread, "calls": timing.calls} | watch.summary()
     if kind == "bandwidth":
         row["bandwidth"] = case.row["volume"] / timing.seconds

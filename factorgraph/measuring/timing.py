@@ -3,11 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
 _MOST_ROUNDS = 1 << 20
 _LARGEST_LEAP = 32.0
+_NOTHING = nullcontext()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,7 @@ def time_per_call(
     calls_per_round: int,
     least: float,
     repeats: int,
+    during: AbstractContextManager[object] = _NOTHING,
 ) -> Timing:
     """Time runs of one round and of many, in turn; (t_many - t_one) / (calls in between) is the time of a call.
 
@@ -43,6 +46,7 @@ def time_per_call(
         calls_per_round: calls of the measured program in a round.
         least: how long the longer run must last, s.
         repeats: pairs of runs.
+        during: entered for the pairs alone, without what is compiled before them.
 
     Examples:
         >>> now = [0.0]
@@ -66,7 +70,8 @@ def time_per_call(
         run(rounds)
         taken = elapsed(rounds)
     between = (rounds - 1) * calls_per_round
-    each = np.array([elapsed(rounds) - elapsed(1) for _ in range(repeats)]) / between
+    with during:
+        each = np.array([elapsed(rounds) - elapsed(1) for _ in range(repeats)]) / between
     low, median, high = np.quantile(each, (0.25, 0.5, 0.75))
     if median <= 0.0:
         return Timing(math.nan, math.nan, between)

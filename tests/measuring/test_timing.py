@@ -1,5 +1,6 @@
 """The arithmetic of timing, on a clock that only the run moves."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -53,6 +54,22 @@ def test_the_spread_is_that_of_the_quartiles():
     machine = FakeMachine(0.0, 1.0, lambda: draw.normal(0.0, 0.01))
     # One round more: the difference of two normal errors, whose quartiles are 1.349 standard deviations apart.
     assert machine.time(repeats=4000).spread == pytest.approx(1.349 * 0.01 * math.sqrt(2.0), rel=0.1)
+
+
+def test_what_goes_on_meanwhile_is_looked_at_for_the_repeats_alone():
+    machine, entered = FakeMachine(0.0, 0.25), []
+
+    @contextlib.contextmanager
+    def look():
+        entered.append(machine.now)
+        yield
+        entered.append(machine.now)
+
+    timing = machine.time(least=0.1, repeats=4, during=look())
+    start, end = entered
+    assert start > 0.0
+    assert end == machine.now
+    assert end - start == pytest.approx(4 * 0.25 * (timing.calls + 2))
 
 
 def test_a_clock_that_stands_still_gives_no_number():
