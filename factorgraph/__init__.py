@@ -6,6 +6,7 @@ from importlib.metadata import version as _version
 from factorgraph.attribution import waterfall
 from factorgraph.datasets import list_datasets, load_dataset
 from factorgraph.difference import explain_difference
+from factorgraph.engine import Engine, list_engines, load_engine
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.factor import Factor, Given, parameter
 from factorgraph.global_sensitivity import global_sensitivity
@@ -17,6 +18,8 @@ from factorgraph.labelled import predict
 from factorgraph.policy import Policy
 from factorgraph.replay import replay, replay_on_card
 from factorgraph.sensitivity import sensitivity, swing
+from factorgraph.serving import serve
+from factorgraph.serving_graph import engine_step_graph, serving_graph
 from factorgraph.step import step_graph
 from factorgraph.step_table import tabulate
 from factorgraph.sweep import sweep
@@ -28,6 +31,7 @@ __version__ = _version("gpu-factorgraph")
 
 __all__ = [
     "Domain",
+    "Engine",
     "Factor",
     "FactorGraph",
     "FactorGraphError",
@@ -40,13 +44,16 @@ __all__ = [
     "Step",
     "UnknownNameError",
     "Variable",
+    "engine_step_graph",
     "explain_difference",
     "fit",
     "global_sensitivity",
     "list_datasets",
+    "list_engines",
     "list_models",
     "list_skus",
     "load_dataset",
+    "load_engine",
     "load_model",
     "load_sku",
     "load_trace",
@@ -56,6 +63,8 @@ __all__ = [
     "replay",
     "replay_on_card",
     "sensitivity",
+    "serve",
+    "serving_graph",
     "solve_for",
     "step_graph",
     "sweep",

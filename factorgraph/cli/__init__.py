@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from factorgraph.cli import content, data, demo, evaluating, laws, measuring, predicting, studying
+from factorgraph.cli import content, data, demo, evaluating, laws, measuring, predicting, serving, studying
 from factorgraph.errors import FactorGraphError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 predicting.register(app)
+serving.register(app)
 evaluating.register(app)
 content.register(app)
 data.register(app)
