@@ -19,9 +19,10 @@ from factorgraph.workload.kernels import FORMATS, KV_SIZES, TENSOR_TYPES, Attent
 from factorgraph.workload.step import Step
 
 # Kernels around the experts of a layer: choose, sort and sum apart from the products, or with them in one path.
+# These counts and those below were chosen on served loads.
 _EXPERT_KERNELS, _FUSED_EXPERT_KERNELS = 6, 3
 # Kernels a layer that come on top: quantising blocks of activations, splitting and joining latents, the recurrence of
-# a linear layer, and choosing keys (counted in the engines' model code).
+# a linear layer, and choosing keys.
 _BLOCK_QUANTISE, _LATENT, _LINEAR, _CHOOSE_KEYS = 2, 3, 4, 12
 
 

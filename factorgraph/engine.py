@@ -18,12 +18,13 @@ T = TypeVar("T")
 
 
 class Stated(BaseModel, Generic[T]):
-    """A fact, and where it stands."""
+    """A fact, where it stands, and whether it was read there: False where it is assumed, chosen or from memory."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     value: T
     source: str = Field(min_length=1)
+    verified: bool = True
 
 
 class Engine(BaseModel):
