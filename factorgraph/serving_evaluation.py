@@ -10,11 +10,10 @@ from scipy.stats import kendalltau
 from factorgraph.loads import evaluate, prepare
 from factorgraph.metrics import errors
 from factorgraph.serving_graph import engine_step_graph, fitted, serving_graph
-from factorgraph.serving_protocol import constants_for, predict_rows, with_values
+from factorgraph.serving_protocol import constants_for, with_values
 from factorgraph.serving_rows import GROUP, Frame, Rows, serving_rows
 
-# What a row may be bound by, and up to what share of TPOT that is prefill of others.
-REGIMES = ("decode", "mixed", "prefill", "queueing")
+# Configurations under one load, below which their order says little.
 _LEAST_TO_RANK = 4
 _NAMES = dict(zip(GROUP, ("system", "engine", "model", "precision"), strict=True))
 _CONFIGURATION = [*GROUP, "input_len", "output_len", "concurrency", "tp_size", "moe_tp_size", "moe_ep_size"]
@@ -80,10 +79,10 @@ def evaluate_serving(
     for name in dict.fromkeys(fits):
         here = np.flatnonzero(np.asarray(fits) == name)
         graphs = with_values(step_graph, loop_graph, fitted()["fits"][name]["constants"])
-        labels = table["output_len"].to_numpy(float)[here]
-        for key, value in predict_rows(*graphs, ready, index[here], labels).items():
-            table.loc[table.index[here], f"p_{key}"] = np.asarray(value, float)
-        out = {key: np.asarray(value)[index[here]] for key, value in evaluate(*graphs, ready).items()}
+        out = {key: np.asarray(value, float)[index[here]] for key, value in evaluate(*graphs, ready).items()}
+        out["t_request"] = out["ttft"] + table["output_len"].to_numpy(float)[here] * out["tpot"]
+        for key in ("tpot", "ttft", "t_request"):
+            table.loc[table.index[here], f"p_{key}"] = out[key]
         table.loc[table.index[here], "regime"] = _regimes(out)
         seen = table["sku"].isin(fitted()["fits"][name]["home"]) & (table["set"] == "dense")
         table.loc[table.index[here], "role"] = np.where(seen.to_numpy()[here], "home", "unseen")

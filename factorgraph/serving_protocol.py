@@ -94,7 +94,9 @@ def fit_serving(
     @jax.jit
     def residuals(logs: jax.Array) -> jax.Array:
         values = dict(zip(free, jnp.exp(logs), strict=True))
-        predicted = predict_rows(*with_values(step_graph, loop_graph, values), ready, index, labels)
+        out = evaluate(*with_values(step_graph, loop_graph, values), ready)
+        predicted = {"tpot": out["tpot"][index], "ttft": out["ttft"][index]}
+        predicted["t_request"] = predicted["ttft"] + labels * predicted["tpot"]
         return jnp.concatenate([w * weight * jnp.log(predicted[n] / measured[n]) for n, w in _WEIGHTS.items()])
 
     slopes = jax.jit(jax.jacfwd(residuals))
@@ -121,13 +123,6 @@ def with_values(
         for graph in (step_graph, loop_graph)
     )
     return step, loop
-
-
-def predict_rows(step_graph, loop_graph, ready, index, labels) -> dict[str, jax.Array]:
-    """TTFT, TPOT and the time of a request of the labelled length, for the rows at `index` of what was prepared."""
-    out = evaluate(step_graph, loop_graph, ready)
-    ttft, tpot = out["ttft"][index], out["tpot"][index]
-    return {"tpot": tpot, "ttft": ttft, "t_request": ttft + labels * tpot}
 
 
 def refit(file: Path = FITTED) -> None:
