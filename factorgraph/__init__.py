@@ -12,7 +12,7 @@ from factorgraph.factor import Factor, Given, parameter
 from factorgraph.global_sensitivity import global_sensitivity
 from factorgraph.graph import FactorGraph
 from factorgraph.hardware import Sku, list_skus, load_sku
-from factorgraph.inference import Fit, fit
+from factorgraph.inference import Fit, Posterior, Prior, condition, fit, predict_interval
 from factorgraph.inverse import Solution, solve_for
 from factorgraph.labelled import predict
 from factorgraph.policy import Policy
@@ -39,11 +39,14 @@ __all__ = [
     "Given",
     "ModelConfig",
     "Policy",
+    "Posterior",
+    "Prior",
     "Sku",
     "Solution",
     "Step",
     "UnknownNameError",
     "Variable",
+    "condition",
     "engine_step_graph",
     "explain_difference",
     "fit",
@@ -60,6 +63,7 @@ __all__ = [
     "make_requests",
     "parameter",
     "predict",
+    "predict_interval",
     "replay",
     "replay_on_card",
     "sensitivity",

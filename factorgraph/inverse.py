@@ -12,6 +12,7 @@ from jax import Array
 
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.graph import FactorGraph
+from factorgraph.labelled import chosen
 from factorgraph.varying import Case, Handle, open_case
 
 # Crossings closer to each other than this part of the range may be taken for none.
@@ -90,7 +91,7 @@ def solve_for(
         quantity: an input variable without a plate, a constant of a law, or a number of the step.
         between: the range to search, ends included, in the quantity's unit.
         at_most: the target, in the unit of the output.
-        output: a variable without a plate.
+        output: a variable without a plate, or on the plate of a single kernel.
         **values: as for `predict`.
 
     Raises:
@@ -112,12 +113,12 @@ def solve_for(
     low, high = map(float, between)
     if output not in graph:
         raise UnknownNameError("output", output, [variable.name for variable in graph.outputs])
-    if graph.variables[output].plates:
-        raise FactorGraphError(f"'{output}' is one number a kernel; give a target for the whole step, such as t_step")
     case, inputs = open_case(graph, sources, values)
     if inputs.dims:
         raise FactorGraphError(f"a search is for one point, and this case spans {', '.join(inputs.dims)}")
     handle = case.handle(quantity, inputs)
+    if jax.eval_shape(lambda: _output(case, inputs.arrays, {}, output)).size != 1:
+        raise FactorGraphError(f"'{output}' is one number a kernel; give a target for the whole step, such as t_step")
     _hold_settable(graph, handle, low, high)
     whole = quantity in _WHOLE_NUMBERS or (handle.kind == "input" and graph.variables[quantity].domain.integer)
     places = _whole_places(low, high) if whole else _places(low, high)
@@ -184,9 +185,15 @@ def _runs(met: np.ndarray) -> list[tuple[int, int]]:
     return [(int(first), int(past) - 1) for first, past in zip(edges[::2], edges[1::2], strict=True)]
 
 
+def _output(case: Case, arrays: dict[str, Array], positions: dict[Handle, Array], output: str) -> Array:
+    """One number: an output without a plate, or that of the only kernel there is, in the alternative it takes."""
+    value = chosen(case.graph.variables, case.evaluate(arrays, positions), output)
+    return value.ravel()[0] if value.size == 1 else value
+
+
 @eqx.filter_jit
 def _outputs(case: Case, arrays: dict[str, Array], handle: Handle, places: Array, output: str) -> Array:
-    return jax.lax.map(lambda x: case.evaluate(arrays, {handle: x})[output], places, batch_size=1024)
+    return jax.lax.map(lambda x: _output(case, arrays, {handle: x}, output), places, batch_size=1024)
 
 
 def _crossing(case, arrays, handle, output, at_most, missed: float, met: float) -> float:
@@ -204,7 +211,7 @@ def _root(
 ) -> Array:
     # Over the bracket as 0 to 1 and as a part of the target: one tolerance then fits watts and hertz alike.
     def excess(part: Array, _: None) -> Array:
-        value = case.evaluate(arrays, {handle: lower + part * (upper - lower)})[output]
+        value = _output(case, arrays, {handle: lower + part * (upper - lower)}, output)
         # Exactly on target is met, and never zero: bisection asks for a change of sign.
         return jnp.where(value <= at_most, -1.0, 1.0) * jnp.maximum(jnp.abs(value / at_most - 1.0), 1e-30)
 
