@@ -32,14 +32,21 @@ def predict(
     json: select.JsonOption = False,
 ) -> None:
     """How long one step takes, and which kernels it spends its time in."""
+    from factorgraph.inference import interval_for
+
     case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
     out = case.graph.predict(case.sku, case.step, **case.settings)
     document = prediction_document(out, case.inputs)
+    interval = interval_for(variant, out)
+    if interval is not None:
+        document["t_step_interval_s"] = {"level": 0.8, "low": interval[0], "high": interval[1]}
     if json:
         print_json(document)
         return
     screen = console()
     screen.print(headline(document))
+    if interval is not None:
+        screen.print(f"80 % interval on a GPU that was not measured: {seconds(interval[0])} to {seconds(interval[1])}")
     if document["validity"]["reasons"]:
         screen.print("[yellow]{level}[/yellow]: {reasons}".format(**document["validity"]))
     screen.print(kernels_table(document["kernels"], f"Kernels of one step, {document['inputs']['sku']}"))
