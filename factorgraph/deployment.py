@@ -1,7 +1,6 @@
 """A model as an engine runs it on its GPUs: the kernels it launches in a step, formats and experts' split included."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +14,7 @@ from factorgraph.hybrid import GatedHybridAttention, SparseLatentAttention
 from factorgraph.workload import ModelConfig
 from factorgraph.workload.attention import LatentAttention
 from factorgraph.workload.feedforward import Experts
-from factorgraph.workload.kernels import FORMATS, KV_SIZES, TENSOR_TYPES, Attention, Format, Gemm, Light, Projection
+from factorgraph.workload.kernels import FORMATS, KV_SIZES, TENSOR_TYPES, Format, Gemm, Light, Projection
 from factorgraph.workload.step import Step
 
 # Kernels around the experts of a layer: choose, sort and sum apart from the products, or with them in one path.
@@ -168,7 +167,7 @@ class EngineStep(eqx.Module):
             }
             table["attention"]["recurrence"] = attention.recurrence(self.step.decode_batch, self.step.tp)
         if isinstance(attention, SparseLatentAttention):
-            table["gemm"] |= self._index_scores(attention, table["attention"])
+            table["gemm"] |= self._index_scores(attention)
         return table
 
     def values(self) -> dict[str, Any]:
@@ -207,7 +206,7 @@ class EngineStep(eqx.Module):
         dealt = self.deployment.expert_parallel if name in ("permute", "combine") else 1
         return light._replace(light_bytes=light.light_bytes / dealt)
 
-    def _index_scores(self, attention: SparseLatentAttention, kernels: Mapping[str, Attention]) -> dict[str, Gemm]:
+    def _index_scores(self, attention: SparseLatentAttention) -> dict[str, Gemm]:
         """Scoring all keys to choose those that are attended to, for decodes and for a prompt."""
         found: dict[str, tuple[Any, Any, Any]] = {
             "index_scores_decode": (self.step.decode_batch, 1.0, self.step.context)

@@ -253,3 +253,19 @@ def test_a_graph_of_something_else_is_refused():
         fg.serve(fg.serving_graph(), H100, LLAMA_8B, engine="vllm", requests=1, input=8, output=8)
     with pytest.raises(fg.UnknownNameError, match="unknown serving fit 'abroad'"):
         fg.engine_step_graph(constants="abroad")
+
+
+@pytest.mark.parametrize(("clients", "within"), [(1, 0.01), (16, 0.05)])
+def test_a_replay_without_a_client_comes_to_the_same(clients, within):
+    """Event by event and in closed form: the same steps give the same throughput."""
+    graph, random = fg.step_graph("base"), np.random.default_rng(0)
+    inputs, outputs = random.integers(256, 1024, 40 * clients), random.integers(64, 192, 40 * clients)
+    requests = fg.make_requests(np.zeros(len(inputs)), inputs, outputs)
+    policy = VLLM.policy()
+    replayed = fg.replay_on_card(graph, H100, LLAMA_8B, requests, policy, closed_loop=clients)
+    tokens_a_second = outputs.sum() / float(replayed.finish.max())
+    prompt_loop = fg.serving_graph().with_parameters({"t_lag.t_client": 1e-9})
+    out = fg.serve(
+        graph, H100, LLAMA_8B, engine="vllm", requests=clients, input=inputs, output=outputs, loop=prompt_loop
+    )
+    assert float(out.throughput[0]) == pytest.approx(tokens_a_second, rel=within)
