@@ -234,7 +234,8 @@ def deploy(
     weights = weights or model.decode(batch=1, context=1, tp=tp).weights
     kv = kv or engine.kv_format(sku, quantised=FORMATS[weights].dtype != "bf16" if weights in FORMATS else False)
     model.decode(batch=1, context=1, tp=tp, weights=weights, kv=kv)
-    found = Deployment(sku, model, engine, tp, weights, kv)
+    # FP4 comes with a scale for every 16 elements, written by a kernel of its own.
+    found = Deployment(sku, model, engine, tp, weights, kv, block_scales=weights == "fp4")
     if found.kv_pool < found.kv_bytes_per_token:
         raise FactorGraphError(
             f"{model.name} in {weights} takes {found.weight_bytes / 1e9:.0f} GB on each of {tp} GPUs, which leaves "

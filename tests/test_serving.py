@@ -95,6 +95,11 @@ def test_more_gpus_do_not_take_the_collectives_to_nothing():
     assert totals[3] > 2 * 32 * 1e-6
 
 
+def test_blocks_of_fp4_are_quantised_by_kernels_of_their_own():
+    narrow, wide = (deploy(B200, LLAMA_70B, VLLM, tp=2, weights=weights) for weights in ("fp4", "fp8"))
+    assert narrow.launches - wide.launches == 2 * 80
+
+
 def test_distinct_experts_bound_what_a_mixture_reads():
     model = fg.load_model("mixtral-8x7b")
     one = deploy(H100, model, VLLM, tp=4)
