@@ -5,11 +5,12 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import gradients, memory, predictions, replays, startup
+from benchmarks import gradients, memory, peer, predictions, replays, startup
 
 BENCHMARKS = {
     "predictions": predictions,
     "gradients": gradients,
+    "peer": peer,
     "replays": replays,
     "startup": startup,
     "memory": memory,

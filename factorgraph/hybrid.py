@@ -62,6 +62,7 @@ class SparseLatentAttention(AbstractAttention):
             activation_element_size=1.0,
             output_element_size=0.25,
             quantises=0.0,
+            quantise_library=0.0,
         )
 
 

@@ -11,7 +11,7 @@ from jax import Array
 
 from factorgraph.errors import FactorGraphError
 from factorgraph.hardware import load_sku
-from factorgraph.workload import COLLECTIVE_LIBRARIES, TENSOR_TYPES, mean_attended
+from factorgraph.workload import LIBRARIES, TENSOR_TYPES, mean_attended
 
 # The collectors of the GEMM tables cycle this many copies of the weight, so that it comes back after that many.
 WEIGHT_COPIES = 6
@@ -36,12 +36,13 @@ class Observations(eqx.Module):
     groups: tuple[str, ...] = eqx.field(static=True)
 
 
-def gemm_values(m: np.ndarray, n: np.ndarray, k: np.ndarray, dtype: str) -> dict[str, np.ndarray]:
+def gemm_values(m: np.ndarray, n: np.ndarray, k: np.ndarray, dtype: str, engine: str = "vllm") -> dict[str, np.ndarray]:
     """What a benchmark of single GEMMs supplies to a graph.
 
     Args:
         m, n, k: shapes, one entry a GEMM.
         dtype: "bf16" or "fp8"; results are BF16.
+        engine: whose kernels quantise the activation.
     """
     m, n, k = (np.asarray(axis, float) for axis in (m, n, k))
     size, ones = _ELEMENT_SIZE[dtype], np.ones(len(m))
@@ -55,6 +56,7 @@ def gemm_values(m: np.ndarray, n: np.ndarray, k: np.ndarray, dtype: str) -> dict
         "activation_element_size": ones * size,
         "output_element_size": ones * _OUTPUT_SIZE,
         "quantises": ones * (dtype != "bf16"),
+        "quantise_library": ones * LIBRARIES.index(engine),
         # Between two uses of a weight come the other copies, the shared input and the result.
         "working_set": WEIGHT_COPIES * n * k * size + m * k * size + m * n * _OUTPUT_SIZE,
     }
@@ -116,45 +118,52 @@ def collective_rows(dataset: xr.Dataset, *, sku: str, engine: str) -> np.ndarray
 
 
 def gemm_observations(
-    dataset: xr.Dataset, *, engine: str, skus: Sequence[str] | None = None, sample: int | None = None, seed: int = 0
+    dataset: xr.Dataset,
+    *,
+    engines: Sequence[str],
+    skus: Sequence[str] | None = None,
+    sample: int | None = None,
+    seed: int = 0,
 ) -> Observations:
-    """Measured GEMM times of one engine as observations of `t_gemm`.
+    """Measured GEMM times as observations of `t_gemm`: a group for each GPU and engine that has any.
 
     Args:
         dataset: of kind "gemm": latency (sku, engine, shape) in s.
-        engine: whose tables.
+        engines: whose tables.
         skus: which GPUs; all by default.
-        sample: shapes drawn from each GPU's measured ones, with replacement where there are fewer; all by default.
+        sample: shapes drawn from each group's measured ones, with replacement where there are fewer; all by default.
         seed: of that draw.
 
     Raises:
-        FactorGraphError: the dataset has no such GPU or engine, or nothing measured of one.
+        FactorGraphError: the dataset has no such GPU or engine, or nothing measured of a GPU by any of the engines.
 
     Examples:
         >>> from factorgraph import load_dataset
-        >>> seen = gemm_observations(load_dataset("gemm-bf16"), engine="vllm", skus=["l40s"], sample=8)
+        >>> seen = gemm_observations(load_dataset("gemm-bf16"), engines=["vllm"], skus=["l40s"], sample=8)
         >>> seen.measured.shape, seen.target
         ((1, 8), 't_gemm')
     """
     names = [str(name) for name in dataset["sku"].values] if skus is None else list(skus)
     known = {"sku": [str(s) for s in dataset["sku"].values], "engine": [str(e) for e in dataset["engine"].values]}
-    for what, asked in (("sku", names), ("engine", [engine])):
+    for what, asked in (("sku", names), ("engine", engines)):
         for name in asked:
             if name not in known[what]:
                 raise FactorGraphError(f"no measurement of '{name}' in this dataset; it has {', '.join(known[what])}")
     draw = np.random.default_rng(seed)
     rows = []
     for name in names:
-        latency = dataset["latency"].sel(sku=name, engine=engine).values
-        there = np.flatnonzero(np.isfinite(latency))
-        if there.size == 0:
-            raise FactorGraphError(f"{engine} measured nothing on {name} in this dataset; leave it out")
-        picked = np.arange(latency.size)
-        if sample is not None:
-            picked = draw.choice(there, sample, replace=there.size < sample)
-        shapes = (dataset[axis].values[picked] for axis in ("m", "n", "k"))
-        values = gemm_values(*shapes, dtype=dataset.attrs["dtype"])
-        rows.append((name, {**load_sku(name).values(), **values}, latency[picked]))
+        measured = {engine: dataset["latency"].sel(sku=name, engine=engine).values for engine in engines}
+        known_times = {engine: latency for engine, latency in measured.items() if np.isfinite(latency).any()}
+        if not known_times:
+            raise FactorGraphError(f"{', '.join(engines)} measured nothing on {name} in this dataset; leave it out")
+        for engine, latency in known_times.items():
+            picked = np.arange(latency.size)
+            if sample is not None:
+                there = np.flatnonzero(np.isfinite(latency))
+                picked = draw.choice(there, sample, replace=there.size < sample)
+            shapes = (dataset[axis].values[picked] for axis in ("m", "n", "k"))
+            values = gemm_values(*shapes, dtype=dataset.attrs["dtype"], engine=engine)
+            rows.append((name, {**load_sku(name).values(), **values}, latency[picked]))
     return _stacked(rows, "t_gemm")
 
 
@@ -186,7 +195,7 @@ def collective_values(dataset: xr.Dataset, picked: np.ndarray) -> dict[str, np.n
     return {
         "message_bytes": dataset["message_bytes"].values[picked].astype(float),
         "ranks": dataset["ranks"].values[picked].astype(float),
-        "collective_library": np.asarray([COLLECTIVE_LIBRARIES.index(name) for name in engines], float),
+        "collective_library": np.asarray([LIBRARIES.index(name) for name in engines], float),
     }
 
 
@@ -198,7 +207,7 @@ def collective_observations(dataset: xr.Dataset, *, skus: Sequence[str]) -> Obse
         skus: whose rows.
     """
     picked = {
-        name: np.concatenate([collective_rows(dataset, sku=name, engine=engine) for engine in COLLECTIVE_LIBRARIES])
+        name: np.concatenate([collective_rows(dataset, sku=name, engine=engine) for engine in LIBRARIES])
         for name in skus
     }
     longest = max(rows.size for rows in picked.values())

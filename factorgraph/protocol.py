@@ -27,6 +27,7 @@ from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.graph import FactorGraph
 from factorgraph.hardware import load_sku
 from factorgraph.inference import fit
+from factorgraph.inference.intervals import log_residuals
 from factorgraph.observations import (
     Observations,
     attention_observations,
@@ -34,9 +35,10 @@ from factorgraph.observations import (
     gemm_observations,
 )
 from factorgraph.step import FITTED, HOME, step_graph
+from factorgraph.workload import LIBRARIES
 
 PROTOCOLS = ("pooled", "logo", "home")
-ENGINE, SEED = "vllm", 0
+SEED = 0
 # Over PCIe only these GPUs were measured, and their constants meet no other: there they are always home.
 _PCIE = ("l40s", "rtx-pro-6000-server")
 
@@ -79,13 +81,17 @@ CAMPAIGNS = (
             "gemm_energy.e_mac",
             "gemm_energy.e_sm",
         ),
-        observe=lambda datasets, skus: gemm_observations(datasets[0], engine=ENGINE, skus=skus, sample=700, seed=SEED),
+        observe=lambda datasets, skus: gemm_observations(
+            datasets[0], engines=["vllm"], skus=skus, sample=700, seed=SEED
+        ),
     ),
     Campaign(
         kind="gemm-fp8",
         datasets=("gemm-fp8",),
         free=("t_prologue.t_quantise", "t_prologue.row", "t_prologue.element", "t_prologue.passes"),
-        observe=lambda datasets, skus: gemm_observations(datasets[0], engine=ENGINE, skus=skus, sample=700, seed=SEED),
+        observe=lambda datasets, skus: gemm_observations(
+            datasets[0], engines=LIBRARIES[:3], skus=skus, sample=400, seed=SEED
+        ),
     ),
     Campaign(
         kind="attention",
@@ -185,6 +191,7 @@ def refit(kinds: Sequence[str], file: Path = FITTED) -> None:
     document = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for kind in (kind for kind in campaigns if kind in kinds):
         document[kind] = _refit(campaigns[kind], document)
+        document[kind]["residuals"] = left_out_quantiles(campaigns[kind], document)
         beside = file.with_suffix(f".{os.getpid()}.part")
         beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         os.replace(beside, file)
@@ -209,6 +216,33 @@ def _refit(campaign: Campaign, earlier: dict[str, Any]) -> dict[str, Any]:
         "seed": SEED,
         "fits": fits,
     }
+
+
+# The ends of the intervals that a prediction is shown with.
+_QUANTILES = (0.025, 0.1, 0.25, 0.75, 0.9, 0.975)
+
+
+def left_out_quantiles(campaign: Campaign, document: dict[str, Any]) -> dict[str, float]:
+    """Quantiles of ln(predicted / measured) on each GPU by the constants that never saw it, every GPU weighing the same.
+
+    Args:
+        campaign: of the kernels.
+        document: the fits, its own among them.
+    """
+    datasets, residuals = [load_dataset(name) for name in campaign.datasets], []
+    for name in document[campaign.kind]["fits"]:
+        left_out = name.removeprefix("without ")
+        if left_out == name or left_out.startswith("generation ") or left_out in campaign.always:
+            continue
+        observations = campaign.observe(datasets, (left_out,))
+        constants = document[campaign.kind]["fits"][name]["constants"]
+        graph = step_graph(constants=None).with_parameters(_held(campaign, document, name) | constants)
+        residuals.append(log_residuals(graph.subgraph(observations.target), observations).ravel())
+    shortest = min(np.isfinite(one).sum() for one in residuals)
+    draw = np.random.default_rng(SEED)
+    alike = [draw.choice(one[np.isfinite(one)], shortest, replace=False) for one in residuals]
+    levels = np.quantile(np.concatenate(alike), _QUANTILES)
+    return {f"{q:g}": float(f"{level:.4g}") for q, level in zip(_QUANTILES, levels, strict=True)}
 
 
 def _held(campaign: Campaign, earlier: dict[str, Any], name: str) -> dict[str, Any]:

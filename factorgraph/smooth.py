@@ -71,3 +71,14 @@ def falling_step(x: ArrayLike, sharpness: float) -> Array:
     """
     # Past a thousand the result is nothing, and stopping there keeps the power and its gradient in float32.
     return 1.0 / (1.0 + _power(jnp.minimum(jnp.asarray(x), 1e3), sharpness))
+
+
+def rising_step(x: ArrayLike, sharpness: float) -> Array:
+    """1 - falling_step(x, p), without the loss of digits where that is near one.
+
+    Examples:
+        >>> f"{float(rising_step(0.01, 12.0)):.1e}"
+        '1.0e-24'
+    """
+    power = _power(jnp.minimum(jnp.asarray(x), 1e3), sharpness)
+    return power / (1.0 + power)

@@ -34,7 +34,8 @@ def judge(graph: FactorGraph, inputs: Mapping[str, xr.DataArray]) -> xr.DataArra
         >>> out.validity.values.tolist(), out.validity.attrs["reasons"]
         ([1, 0], 'power_cap = 250 W: the constants of EnergyRoof were fitted in 350 to 1400 W')
     """
-    level, reasons = xr.DataArray(np.int8(0)), {1: [], 2: []}
+    level: xr.DataArray = xr.DataArray(np.int8(0))
+    reasons: dict[int, list[str]] = {1: [], 2: []}
     for grade, law, variable, (low, high) in _stated(graph):
         if variable.name not in inputs:
             continue
@@ -44,7 +45,7 @@ def judge(graph: FactorGraph, inputs: Mapping[str, xr.DataArray]) -> xr.DataArra
             beyond = value.values[outside.values].flat[0]
             reasons[grade].append(_reason(grade, law, variable, float(beyond), low, high))
             here = outside.any([dim for dim in outside.dims if dim in variable.plates])
-            level = np.maximum(level, (grade * here).astype(np.int8))
+            level = xr.where(here, np.maximum(level, grade), level).astype(np.int8)
     level.attrs = {
         "long_name": "whether the inputs lie where the laws were fitted",
         "units": "1",

@@ -225,6 +225,9 @@ TLaunch = Annotated[Array, Variable("t_launch", "s", _TIME, doc="launch of a ker
 Quantises = Annotated[
     Array, Variable("quantises", "1", Domain(0, 1), _G, "1 where the activation is quantised right before the product")
 ]
+QuantiseLibrary = Annotated[
+    Array, Variable("quantise_library", "1", Domain(0, 2, integer=True), _G, "index of the library that quantises")
+]
 TPrologue = Annotated[Array, Variable("t_prologue", "s", _TIME, _G, "launch, and quantising the activation")]
 TReduce = Annotated[Array, Variable("t_reduce", "s", _TIME, _GT, "adding up the slices of a split depth")]
 TCompute = Annotated[Array, Variable("t_compute", "s", _DURATION, _GT, "GEMM time were memory free")]

@@ -50,6 +50,7 @@ def small_step():
         "activation_element_size": [2.0, 2.0],
         "output_element_size": [2.0, 2.0],
         "quantises": [0.0, 0.0],
+        "quantise_library": [0.0, 0.0],
         "attn_batch": [64.0],
         "q_len": [1.0],
         "kv_len": [2048.0],

@@ -39,15 +39,17 @@ def evaluate_gemm(
     known = set(asked_skus(dataset, None))
 
     @functools.lru_cache(maxsize=2)
-    def prediction(name: str) -> xr.Dataset:
-        return predict_gemm(graph_of(name).subgraph("t_gemm"), load_sku(name), dataset)
+    def prediction(name: str, engine: str) -> xr.Dataset:
+        return predict_gemm(graph_of(name).subgraph("t_gemm"), load_sku(name), dataset, engine=engine)
+
+    bf16 = dataset.attrs["dtype"] == "bf16"
 
     shapes = np.stack([dataset[axis].values for axis in ("m", "n", "k")], axis=-1).astype(float)
 
     def cases(name: str, engine: str) -> Cases | None:
         if name not in known:
             return None
-        out = prediction(name)
+        out = prediction(name, "vllm" if bf16 else engine)  # only narrow types are quantised, by each in its way
         compute, memory = out["gemm_flop"] / out["peak_flops"], out["traffic"] / load_sku(name).dram_bandwidth
         return Cases(
             predicted=out["t_gemm"].values,
@@ -62,9 +64,11 @@ def evaluate_gemm(
     yield from rows_of(cases, skus=asked_skus(dataset, sku), engines=engines, home=home, learn=learn)
 
 
-def predict_gemm(graph: FactorGraph, card: Any, dataset: xr.Dataset) -> xr.Dataset:
+def predict_gemm(graph: FactorGraph, card: Any, dataset: xr.Dataset, *, engine: str = "vllm") -> xr.Dataset:
     """Predict every shape of a GEMM dataset on one GPU, with the cache in the state the tables were measured in."""
-    values = gemm_values(*(dataset[axis].values for axis in ("m", "n", "k")), dtype=dataset.attrs["dtype"])
+    values = gemm_values(
+        *(dataset[axis].values for axis in ("m", "n", "k")), dtype=dataset.attrs["dtype"], engine=engine
+    )
     if "weight_bytes" not in graph.input_names:
         del values["working_set"]  # the report's law takes what a kernel streams for its working set
     return graph.predict(card, values, outputs=["t_gemm", "gemm_flop", "traffic", "peak_flops"])

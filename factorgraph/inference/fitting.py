@@ -107,7 +107,8 @@ def fit(
             of 1).
         steps: iterations at most.
         method: "lm", Levenberg-Marquardt; or "adam", first order, whose memory does not grow with the constants.
-        engine, skus, sample, seed: as in [`gemm_observations`][factorgraph.observations.gemm_observations].
+        engine: whose times, where the dataset has several.
+        skus, sample, seed: as in [`gemm_observations`][factorgraph.observations.gemm_observations].
 
     Raises:
         UnknownNameError: a constant or GPU that is not known.

@@ -188,4 +188,4 @@ def observed(
     engines = [str(name) for name in data["engine"].values]
     if engine is None and len(engines) > 1:
         raise FactorGraphError(f"this dataset has engines {', '.join(engines)}; say which with engine=")
-    return gemm_observations(data, engine=engine or engines[0], skus=skus, sample=sample, seed=seed)
+    return gemm_observations(data, engines=[engine or engines[0]], skus=skus, sample=sample, seed=seed)

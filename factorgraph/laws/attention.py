@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from factorgraph.factor import Factor, parameter
-from factorgraph.smooth import falling_step, smooth_max
+from factorgraph.smooth import falling_step, rising_step, smooth_max
 from factorgraph.variables import (
     AttentionBandwidth,
     AttentionBytes,
@@ -190,8 +190,9 @@ class CacheBandwidth(Factor):
         ecc_factor: EccFactor,
     ) -> AttentionBandwidth:
         dram = self.dram_share * ecc_factor * dram_bandwidth
-        hit = falling_step(attention_reuse * l2_partitions / (self.fit * l2_capacity), 12.0)
-        return dram / ((1.0 - hit) + hit * dram / jnp.maximum(l2_bandwidth, dram))
+        filled = attention_reuse * l2_partitions / (self.fit * l2_capacity)
+        missed, hit = rising_step(filled, 12.0), falling_step(filled, 12.0)
+        return dram / (missed + hit * dram / jnp.maximum(l2_bandwidth, dram))
 
 
 class ScoreRate(Factor):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from factorgraph.factor import Factor, parameter
-from factorgraph.smooth import falling_step, smooth_max
+from factorgraph.smooth import falling_step, rising_step, smooth_max
 from factorgraph.variables import (
     AsyncPipeline,
     DramBandwidth,
@@ -18,6 +18,7 @@ from factorgraph.variables import (
     LaunchClass,
     M,
     N,
+    QuantiseLibrary,
     Quantises,
     ReachedBandwidth,
     Slices,
@@ -72,7 +73,8 @@ class Prologue(Factor):
 
     The bandwidth is that of L2 as far as the activation fits there, 1/(1 + (3 m k l2_partitions/l2_capacity)^4), else
     the DRAM's. In a serving step the quantisation is fused into the kernel before, or stands in the table as a light
-    kernel of its own; benchmarks of one product count it in.
+    kernel of its own; benchmarks of one product count it in. Constants are those of the kernels of vLLM, SGLang
+    and TensorRT-LLM.
 
     | symbol | unit | meaning |
     |---|---|---|
@@ -81,12 +83,12 @@ class Prologue(Factor):
     | passes | B | bytes moved for an element: read for the scale, read again, written |
     """
 
-    t_quantise: Array = parameter(3.23e-6, unit="s", source=_FP8, lower=1e-7, upper=1e-4)
-    row: Array = parameter(1660.0, unit="clock", source=_FP8, lower=1.0, upper=1e5)
-    element: Array = parameter(0.455, unit="clock", source=_FP8, lower=1e-3, upper=10.0)
-    passes: Array = parameter(5.11, unit="B", source=_FP8, lower=1.0, upper=20.0)
+    t_quantise: Array = parameter((3.2e-6, 3.4e-6, 10.9e-6), unit="s", source=_FP8, lower=1e-7, upper=1e-4)
+    row: Array = parameter((1660.0, 156.0, 46.9), unit="clock", source=_FP8, lower=1.0, upper=1e5)
+    element: Array = parameter((0.455, 0.14, 0.336), unit="clock", source=_FP8, lower=1e-3, upper=10.0)
+    passes: Array = parameter((4.1, 7.1, 5.3), unit="B", source=_FP8, lower=1.0, upper=20.0)
 
-    kinks = ("l2_bandwidth", "dram_bandwidth", "ecc_factor")
+    kinks = ("l2_bandwidth", "dram_bandwidth", "ecc_factor", "quantise_library")
     literals = ("B",)
     monotone = {"m": +1, "k": +1, "sm_clock": -1, "sm_count": -1, "dram_bandwidth": -1, "quantises": +1, "t_launch": +1}
 
@@ -94,6 +96,7 @@ class Prologue(Factor):
         self,
         t_launch: TLaunch,
         quantises: Quantises,
+        quantise_library: QuantiseLibrary,
         m: M,
         k: K,
         sm_count: SmCount,
@@ -105,10 +108,12 @@ class Prologue(Factor):
         ecc_factor: EccFactor,
     ) -> TPrologue:
         dram = ecc_factor * dram_bandwidth
-        hit = falling_step(3.0 * m * k * l2_partitions / l2_capacity, 4.0)
-        t_bytes = self.passes * m * k * ((1.0 - hit) / dram + hit / jnp.maximum(l2_bandwidth, dram))
-        t_rows = m * (self.row + self.element * k) / (sm_count * sm_clock)
-        return t_launch + quantises * (self.t_quantise + smooth_max(t_rows, t_bytes, 2.0))
+        filled = 3.0 * m * k * l2_partitions / l2_capacity
+        missed, hit = rising_step(filled, 4.0), falling_step(filled, 4.0)
+        library = jnp.clip(jnp.asarray(quantise_library), 0.0, 2.0).astype(jnp.int32)
+        t_bytes = self.passes[library] * m * k * (missed / dram + hit / jnp.maximum(l2_bandwidth, dram))
+        t_rows = m * (self.row[library] + self.element[library] * k) / (sm_count * sm_clock)
+        return t_launch + quantises * (self.t_quantise[library] + smooth_max(t_rows, t_bytes, 2.0))
 
 
 class SplitReduction(Factor):

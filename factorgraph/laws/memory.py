@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from factorgraph.factor import Factor, parameter
-from factorgraph.smooth import falling_step, smooth_max
+from factorgraph.smooth import falling_step, rising_step, smooth_max
 from factorgraph.variables import (
     BusySms,
     DramBandwidth,
@@ -172,9 +172,10 @@ class ReuseDistance(Factor):
         l2_capacity: L2Capacity,
         l2_partitions: L2Partitions,
     ) -> EtaMem:
-        hit = falling_step(working_set * l2_partitions / (self.fit * l2_capacity), 9.0)
+        filled = working_set * l2_partitions / (self.fit * l2_capacity)
+        missed, hit = rising_step(filled, 9.0), falling_step(filled, 9.0)
         faster = jnp.maximum(l2_bandwidth, reached_bandwidth)
-        t_memory = traffic * ((1.0 - hit) / reached_bandwidth + hit / faster)
+        t_memory = traffic * (missed / reached_bandwidth + hit / faster)
         fixed = t_prologue + t_reduce
         t_gemm = fixed + smooth_max(jnp.maximum(t_compute - fixed, 0.0), t_memory, 3.0)
         return jnp.minimum(t_compute / t_gemm, 1.0)

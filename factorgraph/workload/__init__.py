@@ -1,13 +1,13 @@
 """Workloads: a decoder's sizes from its `config.json`, and the kernel table of one engine step."""
 
 from factorgraph.workload.feedforward import touched_experts
-from factorgraph.workload.kernels import COLLECTIVE_LIBRARIES, TENSOR_TYPES
+from factorgraph.workload.kernels import LIBRARIES, TENSOR_TYPES
 from factorgraph.workload.loading import list_models, load_model
 from factorgraph.workload.model import ModelConfig
 from factorgraph.workload.step import Step, mean_attended
 
 __all__ = [
-    "COLLECTIVE_LIBRARIES",
+    "LIBRARIES",
     "TENSOR_TYPES",
     "ModelConfig",
     "Step",

@@ -10,8 +10,8 @@ Number = Array | float
 # Types that tensor cores compute in; `gemm_type` is an index into them.
 TENSOR_TYPES = ("bf16", "fp8", "fp4")
 
-# Libraries that add up what tensor-parallel GPUs computed; `collective_library` is an index into them.
-COLLECTIVE_LIBRARIES = ("vllm", "sglang", "trtllm", "nccl")
+# Libraries whose kernels differ: `collective_library` and `quantise_library` are indices into them.
+LIBRARIES = ("vllm", "sglang", "trtllm", "nccl")
 
 ACTIVATION_SIZE = 2.0  # B; hidden states, logits and outputs are BF16 in every engine
 
@@ -29,6 +29,7 @@ class Gemm(NamedTuple):
     activation_element_size: Number
     output_element_size: Number
     quantises: Number
+    quantise_library: Number
 
     @property
     def launches(self) -> Number:
@@ -112,7 +113,7 @@ class Light(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """An all-reduce of `message_bytes` by one of `COLLECTIVE_LIBRARIES`, or another collective that moves as much."""
+    """An all-reduce of `message_bytes` by one of `LIBRARIES`, or another collective that moves as much."""
 
     message_bytes: Number
     ranks: Number

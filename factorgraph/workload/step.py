@@ -11,9 +11,9 @@ from jax import Array, lax
 from factorgraph.workload.feedforward import touched_experts
 from factorgraph.workload.kernels import (
     ACTIVATION_SIZE,
-    COLLECTIVE_LIBRARIES,
     FORMATS,
     KV_SIZES,
+    LIBRARIES,
     TENSOR_TYPES,
     Attention,
     Collective,
@@ -201,6 +201,7 @@ class Step(eqx.Module):
             activation_element_size=number_format.activation_size,
             output_element_size=ACTIVATION_SIZE,
             quantises=0.0,
+            quantise_library=float(LIBRARIES.index("vllm")),
         )
 
     def _attention(self) -> dict[str, Attention]:
@@ -262,7 +263,7 @@ class Step(eqx.Module):
 
     def _collectives(self) -> dict[str, Collective]:
         """On one GPU the same two stand with a count of 0, so that `tp` changes no plate."""
-        split, custom = float(self.tp > 1), float(COLLECTIVE_LIBRARIES.index("vllm"))
+        split, custom = float(self.tp > 1), float(LIBRARIES.index("vllm"))
         hidden_bytes = self.tokens * self.model.hidden_size * ACTIVATION_SIZE
         logit_bytes = self.batch * self.model.vocab_size * ACTIVATION_SIZE
         return {

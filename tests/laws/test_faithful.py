@@ -130,11 +130,13 @@ def test_narrow_products_are_not_split():
 
 
 def test_quantising_reads_the_activation_before_the_product():
-    law = Prologue(t_quantise=3e-6, row=1000.0, element=0.5, passes=5.0)
+    law = Prologue(t_quantise=(3e-6,) * 3, row=(1000.0,) * 3, element=(0.5,) * 3, passes=(5.0,) * 3)
     machine = (132.0, 1e9, 5e12, 50e6, 2.0, 3e12, 1.0)
-    assert float(law(2e-6, 0.0, 4096.0, 8192.0, *machine)) == pytest.approx(2e-6)
+    assert float(law(2e-6, 0.0, 0.0, 4096.0, 8192.0, *machine)) == pytest.approx(2e-6)
     rows, stream = 4096 * (1000 + 0.5 * 8192) / (132 * 1e9), 5 * 4096 * 8192 / 3e12
-    assert float(law(2e-6, 1.0, 4096.0, 8192.0, *machine)) == pytest.approx(5e-6 + math.hypot(rows, stream), rel=1e-3)
+    assert float(law(2e-6, 1.0, 2.0, 4096.0, 8192.0, *machine)) == pytest.approx(
+        5e-6 + math.hypot(rows, stream), rel=1e-3
+    )
 
 
 def test_accumulators_are_written_once_a_wave():
