@@ -223,7 +223,7 @@ _QUANTILES = (0.025, 0.1, 0.25, 0.75, 0.9, 0.975)
 
 
 def left_out_quantiles(campaign: Campaign, document: dict[str, Any]) -> dict[str, float]:
-    """Quantiles of ln(predicted / measured) on each GPU by the constants that never saw it, every GPU weighing the same.
+    """Quantiles of ln(predicted / measured) on GPUs by constants that never saw them, every GPU weighing the same.
 
     Args:
         campaign: of the kernels.
