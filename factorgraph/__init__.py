@@ -6,7 +6,6 @@ from importlib.metadata import version as _version
 from factorgraph.attribution import waterfall
 from factorgraph.datasets import list_datasets, load_dataset
 from factorgraph.difference import explain_difference
-from factorgraph.engine import Engine, list_engines, load_engine
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.factor import Factor, Given, parameter
 from factorgraph.global_sensitivity import global_sensitivity
@@ -15,15 +14,11 @@ from factorgraph.hardware import Sku, list_skus, load_sku
 from factorgraph.inference import Fit, Posterior, Prior, condition, fit, predict_interval
 from factorgraph.inverse import Solution, solve_for
 from factorgraph.labelled import predict
-from factorgraph.policy import Policy
-from factorgraph.replay import replay, replay_on_card
+from factorgraph.replay import Policy, load_trace, make_requests, replay, replay_on_card, tabulate
 from factorgraph.sensitivity import sensitivity, swing
-from factorgraph.serving import serve
-from factorgraph.serving_graph import engine_step_graph, serving_graph
+from factorgraph.serving import Engine, engine_step_graph, list_engines, load_engine, serve, serving_graph
 from factorgraph.step import step_graph
-from factorgraph.step_table import tabulate
 from factorgraph.sweep import sweep
-from factorgraph.traces import load_trace, make_requests
 from factorgraph.variables import Domain, Variable
 from factorgraph.workload import ModelConfig, Step, list_models, load_model
 

@@ -139,7 +139,7 @@ def parts_table(served: xr.Dataset, title: str):
 
 def show_evaluation(dataset: xr.Dataset, *, protocol: str, sku: str | None, json: bool) -> None:
     """Errors against measured serving, as tables or JSON."""
-    from factorgraph.serving_evaluation import evaluate_serving
+    from factorgraph.evaluation.serving import evaluate_serving
 
     found = evaluate_serving(dataset, protocol=protocol, sku=sku)
     if json:

@@ -33,7 +33,7 @@ def refused(monkeypatch, *arguments: str) -> str:
 
 def test_predict_prints_the_documented_json():
     document = ask("predict", *STEP)
-    assert set(document) == {"t_step_s", "t_gpu_s", "t_host_s", "validity", "kernels", "inputs"}
+    assert set(document) == {"t_step_s", "t_step_interval_s", "t_gpu_s", "t_host_s", "validity", "kernels", "inputs"}
     fields = {"name", "kind", "count", "time_s", "flop", "bytes", "bound"}
     etas = {"eta_clock", "eta_wave", "eta_tc", "eta_barrier", "eta_mem"}
     assert all(set(kernel) == fields | etas for kernel in document["kernels"])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factorgraph.errors import FactorGraphError, UnknownNameError
-from factorgraph.policy import Policy
 from factorgraph.replay import replay, summarise
-from factorgraph.traces import make_requests
+from factorgraph.replay.policy import Policy
+from factorgraph.replay.traces import make_requests
 
 PRIORITIES = ("decode first", "prefill first")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from factorgraph.hybrid import GatedHybridAttention
-from factorgraph.loads import Load
+from factorgraph.serving.loads import Load
 from factorgraph.workload.feedforward import touched_experts
+from factorgraph.workload.hybrid import GatedHybridAttention
 from factorgraph.workload.kernels import TENSOR_TYPES, Projection
 
 # About the 95th percentile of the share of peak in the GEMM tables of aiconfigurator-core 0.12.0, m, n, k >= 4096.

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from factorgraph.deployment import Deployment, EngineStep
 from factorgraph.errors import FactorGraphError
 from factorgraph.graph import FactorGraph
+from factorgraph.serving.deployment import Deployment, EngineStep
 
 # What stands in a plate's place that another deployment has no kernel for: launched no times, and harmless.
 _ABSENT = {"gemm_count": 0.0, "attention_count": 0.0, "light_count": 0.0, "collective_count": 0.0, "gemm_type": 0.0}

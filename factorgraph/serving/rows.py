@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from factorgraph.deployment import Deployment
-from factorgraph.engine import Engine, is_blackwell, load_engine
 from factorgraph.errors import FactorGraphError
 from factorgraph.hardware import Sku, load_sku
-from factorgraph.hybrid import GLM_5, QWEN3_5_397B
-from factorgraph.loads import Load
-from factorgraph.serving_floor import floor_times
+from factorgraph.serving.deployment import Deployment
+from factorgraph.serving.engine import Engine, is_blackwell, load_engine
+from factorgraph.serving.floor import floor_times
+from factorgraph.serving.loads import Load
 from factorgraph.workload import ModelConfig, load_model
+from factorgraph.workload.hybrid import GLM_5, QWEN3_5_397B
 from factorgraph.workload.kernels import FORMATS, Format
 
 # Tables and columns of pandas, which comes without types.

@@ -5,10 +5,10 @@ import pytest
 
 import factorgraph as fg
 from factorgraph.errors import FactorGraphError
-from factorgraph.policy import Policy
 from factorgraph.replay import replay, replay_on_card
-from factorgraph.step_table import Grid, equivalent_prompts, tabulate
-from factorgraph.traces import make_requests
+from factorgraph.replay.policy import Policy
+from factorgraph.replay.step_table import Grid, equivalent_prompts, tabulate
+from factorgraph.replay.traces import make_requests
 
 POLICY = Policy(step_tokens=2048, max_sequences=160)
 LONGEST = 8192

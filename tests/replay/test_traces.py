@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factorgraph.errors import FactorGraphError
-from factorgraph.traces import load_trace, make_requests
+from factorgraph.replay.traces import load_trace, make_requests
 
 # The first rows of the files as published.
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import factorgraph as fg
-from factorgraph.deployment import Deployment, deploy
+from factorgraph.serving.deployment import Deployment, deploy
 
 GRAPH = fg.engine_step_graph()
 H100, H200, B200 = (fg.load_sku(name) for name in ("h100-sxm", "h200-sxm", "b200"))

@@ -14,9 +14,9 @@ import xarray as xr
 
 from factorgraph.errors import FactorGraphError
 from factorgraph.graph import FactorGraph
-from factorgraph.policy import Policy, is_count
-from factorgraph.step_table import StepTime, tabulate
-from factorgraph.traces import check_requests
+from factorgraph.replay.policy import Policy, is_count
+from factorgraph.replay.step_table import StepTime, tabulate
+from factorgraph.replay.traces import check_requests
 from factorgraph.workload.model import ModelConfig
 
 # Within a run of decode steps the step time is taken as linear in the context, which may grow by this share of itself.
@@ -57,7 +57,7 @@ def replay(
     Examples:
         Two requests at once, on an engine whose steps take 10 ms and 1 ms for every 100 tokens of a prompt:
 
-        >>> from factorgraph.traces import make_requests
+        >>> from factorgraph.replay.traces import make_requests
         >>> def step_time(decode_tokens, decode_context, prefill_tokens, prefill_pairs):
         ...     return 0.010 + 0.001 * prefill_tokens / 100
         >>> served = replay(make_requests([0.0, 0.0], [1000, 500], [11, 1]), step_time)
@@ -126,7 +126,7 @@ def summarise(served: xr.Dataset) -> xr.Dataset:
         the duration in which a step was running), and `decode_batch`, `mean_step_time` (s) over steps.
 
     Examples:
-        >>> from factorgraph.traces import make_requests
+        >>> from factorgraph.replay.traces import make_requests
         >>> served = replay(make_requests([0.0, 1.0], [8, 8], [3, 3]), lambda *batch: 0.25)
         >>> made = summarise(served)
         >>> float(made.duration), float(made.utilisation), float(made.tpot.sel(statistic="p99"))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import factorgraph as fg
-from factorgraph.serving_evaluation import evaluate_serving
-from factorgraph.serving_rows import serving_rows
+from factorgraph.evaluation.serving import evaluate_serving
+from factorgraph.serving.rows import serving_rows
 
 
 @pytest.fixture(scope="module")

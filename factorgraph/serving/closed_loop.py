@@ -9,14 +9,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from factorgraph.deployment import Deployment, deploy
-from factorgraph.engine import Engine, load_engine
 from factorgraph.errors import FactorGraphError
 from factorgraph.graph import FactorGraph
 from factorgraph.hardware import Sku, load_sku
 from factorgraph.labelled import provenance
-from factorgraph.loads import Load, evaluate, prepare
-from factorgraph.serving_graph import serving_graph
+from factorgraph.serving.deployment import Deployment, deploy
+from factorgraph.serving.engine import Engine, load_engine
+from factorgraph.serving.graph import serving_graph
+from factorgraph.serving.loads import Load, evaluate, prepare
 from factorgraph.workload import ModelConfig, load_model
 
 _RESULTS = ("ttft", "tpot", "t_request", "throughput", "running", "t_decode", "t_prefill", "t_queue", "t_lag")

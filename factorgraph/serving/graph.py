@@ -10,7 +10,7 @@ from factorgraph.graph import FactorGraph
 from factorgraph.laws import attention, engine_step, gemm, peak, serving, total
 
 # Where the protocol writes the constants it fitted.
-FITTED = Path(__file__).with_name("fitted_serving.json")
+FITTED = Path(__file__).with_name("fitted.json")
 
 
 def engine_step_graph(*, constants: str | None = "home") -> FactorGraph:

@@ -12,7 +12,7 @@ from jax import Array
 
 from factorgraph.errors import FactorGraphError
 from factorgraph.graph import FactorGraph
-from factorgraph.policy import Policy
+from factorgraph.replay.policy import Policy
 from factorgraph.varying import open_case
 from factorgraph.workload.model import ModelConfig
 from factorgraph.workload.step import Step

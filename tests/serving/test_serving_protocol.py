@@ -3,9 +3,9 @@
 import pytest
 
 import factorgraph as fg
-from factorgraph.serving_graph import fitted
-from factorgraph.serving_protocol import FREE, fit_serving, splits
-from factorgraph.serving_rows import serving_rows
+from factorgraph.serving.graph import fitted
+from factorgraph.serving.protocol import FREE, fit_serving, splits
+from factorgraph.serving.rows import serving_rows
 
 
 def test_the_file_belongs_to_the_bundled_data():

@@ -1,6 +1,6 @@
 """Which GPUs the serving constants may be fitted on: one command refits them and writes them down.
 
-    python -m factorgraph.serving_protocol
+    python -m factorgraph.serving.protocol
 
 - home: H100 alone; H200, B200 and every mixture of experts are unseen. What the package ships.
 - logo: each GPU left out in turn ("without b200"), and scored on the constants that never saw it.
@@ -24,9 +24,9 @@ from scipy.optimize import least_squares
 from factorgraph.datasets import list_datasets, load_dataset
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.graph import FactorGraph
-from factorgraph.loads import evaluate, prepare
-from factorgraph.serving_graph import FITTED, engine_step_graph, serving_graph
-from factorgraph.serving_rows import DENSE_SKUS, GROUP, Frame, Rows, serving_rows
+from factorgraph.serving.graph import FITTED, engine_step_graph, serving_graph
+from factorgraph.serving.loads import evaluate, prepare
+from factorgraph.serving.rows import DENSE_SKUS, GROUP, Frame, Rows, serving_rows
 
 PROTOCOLS = ("home", "pooled", "logo")
 HOME = ("h100-sxm",)
@@ -138,7 +138,7 @@ def refit(file: Path = FITTED) -> None:
     document = {
         "dataset": DATASET,
         "sha256": {name: found.sha256 for name, found in entry.files.items()},
-        "rows": "dense, aggregated; see factorgraph.serving_rows",
+        "rows": "dense, aggregated; see factorgraph.serving.rows",
         "fits": fits,
     }
     beside = file.with_suffix(f".{os.getpid()}.part")

@@ -7,11 +7,11 @@ import numpy as np
 import xarray as xr
 from scipy.stats import kendalltau
 
-from factorgraph.loads import evaluate, prepare
 from factorgraph.metrics import errors
-from factorgraph.serving_graph import engine_step_graph, fitted, serving_graph
-from factorgraph.serving_protocol import constants_for, with_values
-from factorgraph.serving_rows import GROUP, Frame, Rows, serving_rows
+from factorgraph.serving.graph import engine_step_graph, fitted, serving_graph
+from factorgraph.serving.loads import evaluate, prepare
+from factorgraph.serving.protocol import constants_for, with_values
+from factorgraph.serving.rows import GROUP, Frame, Rows, serving_rows
 
 # Configurations under one load, below which their order says little.
 _LEAST_TO_RANK = 4

@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from factorgraph.engine import Engine, is_blackwell
 from factorgraph.errors import FactorGraphError
 from factorgraph.hardware import Sku
-from factorgraph.hybrid import GatedHybridAttention, SparseLatentAttention
+from factorgraph.serving.engine import Engine, is_blackwell
 from factorgraph.workload import ModelConfig
 from factorgraph.workload.attention import LatentAttention
 from factorgraph.workload.feedforward import Experts
+from factorgraph.workload.hybrid import GatedHybridAttention, SparseLatentAttention
 from factorgraph.workload.kernels import FORMATS, KV_SIZES, TENSOR_TYPES, Format, Gemm, Light, Projection
 from factorgraph.workload.step import Step
 
@@ -41,7 +41,7 @@ class Deployment:
 
     Examples:
         >>> import factorgraph as fg
-        >>> from factorgraph.engine import load_engine
+        >>> from factorgraph.serving.engine import load_engine
         >>> deploy(fg.load_sku("h100-sxm"), fg.load_model("llama-3.1-8b"), load_engine("vllm")).launches
         384.0
     """
@@ -227,7 +227,7 @@ def deploy(
 
     Examples:
         >>> import factorgraph as fg
-        >>> from factorgraph.engine import load_engine
+        >>> from factorgraph.serving.engine import load_engine
         >>> deploy(fg.load_sku("b200"), fg.load_model("llama-3.1-70b"), load_engine("vllm"), weights="fp8", tp=2).kv
         'fp8'
     """

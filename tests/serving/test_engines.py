@@ -3,8 +3,8 @@
 import pytest
 
 import factorgraph as fg
-from factorgraph.engine import Stated
 from factorgraph.paths import data_root
+from factorgraph.serving.engine import Stated
 
 ENGINES = fg.list_engines()
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from factorgraph.errors import FactorGraphError, UnknownNameError
 from factorgraph.hardware import Sku
 from factorgraph.paths import search_path
-from factorgraph.policy import Policy, Priority, Reserve
+from factorgraph.replay.policy import Policy, Priority, Reserve
 from factorgraph.workload import ModelConfig
 from factorgraph.workload.attention import GroupedAttention
 
