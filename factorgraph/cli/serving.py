@@ -169,18 +169,31 @@ def _measures(row: dict[str, Any]) -> list[str]:
     return [str(row["n"]), *(f"{row[name]:.1f}" for name in _MEASURES)]
 
 
+def _calibrated(row: dict[str, Any]) -> str:
+    return "-" if row["calibrated_tpot_mape"] is None else f"{row['calibrated_tpot_mape']:.1f}"
+
+
 def groups_table(rows: list[dict[str, Any]], title: str):
     """Errors of each group, home and unseen told apart."""
     body = [
-        [*(row[key] for key in _LABELS), row["set"], row["role"], *_measures(row), f"{row['tpot_bias']:+.1f}"]
+        [
+            *(row[key] for key in _LABELS),
+            row["set"],
+            row["role"],
+            *_measures(row),
+            f"{row['tpot_bias']:+.1f}",
+            _calibrated(row),
+        ]
         for row in sorted(rows, key=lambda row: row["set"])
     ]
-    return table(title, [*_LABELS, "set", "role", "n", *_MEASURES.values(), "TPOT bias"], body, text=6)
+    return table(
+        title, [*_LABELS, "set", "role", "n", *_MEASURES.values(), "TPOT bias", "TPOT, host calibrated"], body, text=6
+    )
 
 
 def overall_table(overall: dict[str, dict[str, Any]]):
-    body = [[name, *_measures(row)] for name, row in overall.items()]
-    return table("Overall, in percent", ["set", "n", *_MEASURES.values()], body)
+    body = [[name, *_measures(row), _calibrated(row)] for name, row in overall.items()]
+    return table("Overall, in percent", ["set", "n", *_MEASURES.values(), "TPOT, host calibrated"], body)
 
 
 def regimes_table(regimes: list[dict[str, Any]]):

@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 from factorgraph.metrics import errors
 from factorgraph.serving.graph import engine_step_graph, fitted, serving_graph
 from factorgraph.serving.loads import evaluate, prepare
-from factorgraph.serving.protocol import constants_for, with_values
+from factorgraph.serving.protocol import CALIBRATION, constants_for, is_calibration, with_values
 from factorgraph.serving.rows import GROUP, Frame, Rows, serving_rows
 
 # Configurations under one load, below which their order says little.
@@ -25,7 +25,9 @@ class ServingEvaluation:
     """Errors of the closed form on measured rows. Percentages, save where a unit is in the name.
 
     Attributes:
-        table: the scored rows with predictions `p_tpot`, `p_ttft`, `p_t_request` (s), `regime` and `role`.
+        table: the scored rows with predictions `p_tpot`, `p_ttft`, `p_t_request` (s), `regime` and `role`; and in
+            `calibrated_tpot` what constants of the host give that were calibrated on one H100 and one model of the
+            engine, on all rows but those.
         rows: errors of each system x engine x model x precision, with `set` and `role`.
         overall: errors of all dense rows of the three GPUs, of all mixtures of experts, and of the rest.
         regimes: errors by what binds a row.
@@ -73,7 +75,7 @@ def evaluate_serving(
     step_graph, loop_graph = engine_step_graph(constants=None), serving_graph(constants=None)
     ready = prepare(step_graph, loop_graph, rows.loads)
     starts = np.cumsum([0, *(len(load.requests) for load in rows.loads)])
-    table = rows.table.copy()
+    table = rows.table.assign(calibrated_tpot=np.nan)
     index = starts[table["load"].astype(int)] + table["case"].astype(int).to_numpy()
     fits = [constants_for(protocol, name) for name in table["sku"]]
     for name in dict.fromkeys(fits):
@@ -86,10 +88,16 @@ def evaluate_serving(
         table.loc[table.index[here], "regime"] = _regimes(out)
         seen = table["sku"].isin(fitted()["fits"][name]["home"]) & (table["set"] == "dense")
         table.loc[table.index[here], "role"] = np.where(seen.to_numpy()[here], "home", "unseen")
+    for engine in CALIBRATION:
+        graphs = with_values(step_graph, loop_graph, fitted()["fits"][f"calibrated {engine}"]["constants"])
+        mine = (table["engine"] == engine).to_numpy() & ~is_calibration(table, engine)
+        if mine.any():
+            calibrated = np.asarray(evaluate(*graphs, ready)["tpot"], float)
+            table.loc[table.index[mine], "calibrated_tpot"] = calibrated[index[mine]]
     return ServingEvaluation(
         table=table,
         rows=[_group(key, rows) for key, rows in table.groupby([*GROUP, "set", "role"])],
-        overall={name: _measures(rows) for name, rows in table.groupby("set")},
+        overall={name: _measures(rows) | _calibrated(rows) for name, rows in table.groupby("set")},
         regimes=[
             {"set": name, "regime": regime, **_measures(rows)}
             for (name, regime), rows in table.groupby(["set", "regime"])
@@ -111,7 +119,7 @@ def _group(key: tuple[str, ...], rows: Frame) -> dict[str, Any]:
     *group, where, role = key
     labels = dict(zip(_NAMES.values(), group, strict=True))
     bias = errors(rows["p_tpot"], rows["tpot"]).bias
-    return labels | _measures(rows) | {"tpot_bias": bias, "set": where, "role": role}
+    return labels | _measures(rows) | {"tpot_bias": bias, "set": where, "role": role} | _calibrated(rows)
 
 
 def _measures(rows: Frame) -> dict[str, Any]:
@@ -124,6 +132,13 @@ def _measures(rows: Frame) -> dict[str, Any]:
         "ttft_median": ttft.median,
         "request_mape": request.mape,
     }
+
+
+def _calibrated(rows: Frame) -> dict[str, Any]:
+    """Errors of TPOT with a calibrated host, on the rows that it was not calibrated on; None where all were."""
+    others = rows[rows["calibrated_tpot"].notna()]
+    mape = errors(others["calibrated_tpot"], others["tpot"]).mape if len(others) else None
+    return {"calibrated_n": len(others), "calibrated_tpot_mape": mape}
 
 
 def _ranking(rows: Frame) -> dict[str, Any]:

@@ -5,6 +5,8 @@
 - home: H100 alone; H200, B200 and every mixture of experts are unseen. What the package ships.
 - logo: each GPU left out in turn ("without b200"), and scored on the constants that never saw it.
 - pooled: H100, H200 and B200.
+- calibrated: the host's constants of one engine from one model on one H100, for a column of its own: those rows are
+  left out of that column, and it is never mixed with the others.
 
 Dense rows only, five constants, none for a device or a model. The structure of the laws and the engines' facts were
 chosen with all dense rows in sight, so a GPU left out is unseen by the constants, not by the authors.
@@ -32,6 +34,13 @@ PROTOCOLS = ("home", "pooled", "logo")
 HOME = ("h100-sxm",)
 DATASET = "serving"
 FREE = ("t_launches.per_kernel", "t_host.per_sequence", "t_host.per_chunk", "ttft.clustered", "t_lag.t_client")
+# The one group of rows that each engine's host is calibrated on, and the constants that are the host's.
+CALIBRATION = {
+    "vllm": ("h100-sxm", "vllm", "meta-llama/Llama-3.1-70B"),
+    "sglang": ("h100-sxm", "sglang", "Qwen/Qwen3-32B"),
+    "trtllm": ("h100-sxm", "trtllm", "meta-llama/Llama-3.1-8B-Instruct"),
+}
+HOST = ("t_launches.per_kernel", "t_host.per_sequence", "t_host.per_chunk", "t_lag.t_client")
 # How much an error of each counts: TTFT is noisy, and TPOT is what most of a request's time goes by.
 _WEIGHTS = {"tpot": 1.0, "t_request": 0.7, "ttft": 0.25}
 _ROBUST = 0.08
@@ -62,22 +71,31 @@ def splits() -> dict[str, tuple[str, ...]]:
     return {"home": HOME, "pooled": DENSE_SKUS} | left
 
 
+def is_calibration(table: Frame, engine: str) -> np.ndarray:
+    """Which rows an engine's host is calibrated on."""
+    sku, name, model = CALIBRATION[engine]
+    here = (table["sku"] == sku) & (table["engine"] == name) & (table["model"] == model) & (table["set"] == "dense")
+    return here.to_numpy()
+
+
 def fit_serving(
     step_graph: FactorGraph,
     loop_graph: FactorGraph,
     rows: Rows,
     skus: Sequence[str],
     *,
+    engine: str | None = None,
     free: Sequence[str] = FREE,
 ) -> dict[str, float]:
-    """Constants of both graphs that make the dense rows of some GPUs most likely.
+    """Constants of both graphs that make the dense rows of some GPUs, or an engine's calibration rows, most likely.
 
     Every system x engine x model x precision weighs the same; the loss is linear past 8 % (soft L1).
 
     Raises:
         FactorGraphError: there is no dense row of these GPUs, or the solver did not end.
     """
-    table: Frame = rows.table[(rows.table["set"] == "dense") & rows.table["sku"].isin(skus)]
+    wanted = (rows.table["set"] == "dense") & rows.table["sku"].isin(skus)
+    table: Frame = rows.table[wanted if engine is None else is_calibration(rows.table, engine)]
     if table.empty:
         raise FactorGraphError(f"there is no dense row of {', '.join(skus)} to fit on")
     used = np.unique(table["load"].astype(int))
@@ -135,6 +153,12 @@ def refit(file: Path = FITTED) -> None:
         constants = fit_serving(*graphs, rows, skus)
         print(f"{name}: {constants}", flush=True)
         fits[name] = {"home": list(skus), "constants": constants}
+    held = with_values(*graphs, fits["home"]["constants"])
+    for engine, (sku, _, model) in CALIBRATION.items():
+        constants = fit_serving(*held, rows, (sku,), engine=engine, free=HOST)
+        print(f"calibrated {engine}: {constants}", flush=True)
+        home = fits["home"]["constants"] | constants
+        fits[f"calibrated {engine}"] = {"home": [sku], "model": model, "constants": home}
     document = {
         "dataset": DATASET,
         "sha256": {name: found.sha256 for name, found in entry.files.items()},

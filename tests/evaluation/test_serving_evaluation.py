@@ -37,6 +37,18 @@ def test_reasons_hold_what_they_say(dataset, found):
     assert set(dense["key"]) == {"Llama-3.1-8B", "Llama-3.1-70B", "Qwen3-32B"}
 
 
+def test_a_calibrated_host_is_not_scored_on_what_it_was_calibrated_on(found):
+    dense = found.table[found.table["set"] == "dense"]
+    used = (
+        ((dense["engine"] == "vllm") & (dense["key"] == "Llama-3.1-70B"))
+        | ((dense["engine"] == "sglang") & (dense["key"] == "Qwen3-32B"))
+        | ((dense["engine"] == "trtllm") & (dense["key"] == "Llama-3.1-8B"))
+    ) & (dense["sku"] == "h100-sxm")
+    assert used.sum() == 45 + 84 + 177
+    assert (dense["calibrated_tpot"].isna() == used).all()
+    assert found.overall["dense"]["calibrated_n"] == 1019 - used.sum()
+
+
 def test_dense_targets_hold(found):
     dense = found.overall["dense"]
     assert dense["tpot_mape"] <= 8.0

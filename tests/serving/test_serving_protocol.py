@@ -14,7 +14,8 @@ def test_the_file_belongs_to_the_bundled_data():
 
 
 def test_every_split_is_fitted_on_its_home():
-    assert {name: tuple(one["home"]) for name, one in fitted()["fits"].items()} == splits()
+    fits = {name: one for name, one in fitted()["fits"].items() if not name.startswith("calibrated")}
+    assert {name: tuple(one["home"]) for name, one in fits.items()} == splits()
     assert all(set(one["constants"]) == set(FREE) for one in fitted()["fits"].values())
 
 
