@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from factorgraph.datasets import list_datasets
 from factorgraph.errors import FactorGraphError, UnknownNameError
@@ -24,6 +26,7 @@ class Number:
         value, unit: the figure.
         variable, selection: of the study's result file, from which it was taken.
         reported: what the starting report says, if it says anything.
+        interval: lower and upper end, if the study gives one.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Number:
     variable: str
     selection: dict[str, str]
     reported: float | None = None
+    interval: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +71,36 @@ class Study:
 def number(result: xr.Dataset, name: str, variable: str, *, reported: float | None = None, **selection: str) -> Number:
     """A figure taken from a result by selection, so that it can be traced.
 
+    Its interval is what the variables `<variable>_low` and `<variable>_high` hold there, if the result has them.
+
     Examples:
         >>> made = xr.Dataset({"eta": ("sku", [0.5, 0.7], {"units": "1"})}, coords={"sku": ["a", "b"]})
         >>> number(made, "b's", "eta", sku="b").value
         0.7
     """
     taken = result[variable].sel(selection)
-    return Number(name, float(taken), str(result[variable].attrs.get("units", "1")), variable, selection, reported)
+    ends = [f"{variable}_{end}" for end in ("low", "high")]
+    interval = None
+    if all(end in result for end in ends):
+        interval = float(result[ends[0]].sel(selection)), float(result[ends[1]].sel(selection))
+    unit = str(result[variable].attrs.get("units", "1"))
+    return Number(name, float(taken), unit, variable, selection, reported, interval)
+
+
+def bootstrap_mean(values: ArrayLike, *, resamples: int = 400) -> tuple[float, float, float]:
+    """Mean of (case,) values, and the ends of its 95 % percentile interval over resampled cases.
+
+    The cases count as independent, which rows of one sweep are not quite: a lower bound on the uncertainty.
+
+    Examples:
+        >>> bootstrap_mean([2.0, 2.0, 2.0])
+        (2.0, 2.0, 2.0)
+    """
+    cases = np.asarray(values, np.float64)
+    rng = np.random.default_rng(0)
+    means = np.array([cases[rng.integers(0, cases.size, cases.size)].mean() for _ in range(resamples)])
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(cases.mean()), float(low), float(high)
 
 
 def list_studies() -> tuple[Study, ...]:
@@ -144,15 +171,20 @@ def report(folder: Path) -> str:
     for file in files:
         study = json.loads(file.read_text(encoding="utf-8"))
         parts += [f"## {study['id']}: {study['question']}", study["method"], f"**Verdict.** {study['verdict']}"]
-        parts.append("| number | value | unit | report | from |\n|---|---|---|---|---|")
+        parts.append("| number | value | 95 % interval | unit | report | from |\n|---|---|---|---|---|---|")
         for one in study["numbers"]:
             chosen = ", ".join(f"{key}={value}" for key, value in one["selection"].items())
             said = "-" if one["reported"] is None else f"{one['reported']:g}"
             trace = f"{one['file']}: {one['variable']}[{chosen}]"
-            parts[-1] += f"\n| {one['name']} | {one['value']:.4g} | {one['unit']} | {said} | {trace} |"
+            value = f"{one['value']:.4g} | {_between(one['interval'])} | {one['unit']}"
+            parts[-1] += f"\n| {one['name']} | {value} | {said} | {trace} |"
         parts.append(f"Home: {', '.join(study['home']) or 'none'}. Unseen: {', '.join(study['unseen']) or 'none'}.")
         parts.append(study["caveats"])
     return "\n\n".join(parts) + "\n"
+
+
+def _between(interval: list[float] | None) -> str:
+    return "-" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
 
 
 def _read(file: Path) -> Study:

@@ -47,7 +47,7 @@ def test_numbers_are_traced_to_the_result(own):
     assert float(stored[one["variable"]].sel(one["selection"])) == one["value"] == 0.5
     assert len(document["datasets"]["gemm-bf16"]["data.nc"]) == 64
     assert (study.id, findings.verdict) == ("X2", "Differs.")
-    assert "| share | 0.5 | 1 | 0.4 | X2/result.nc: eta[sku=l40s] |" in report(own / "out")
+    assert "| share | 0.5 | - | 1 | 0.4 | X2/result.nc: eta[sku=l40s] |" in report(own / "out")
 
 
 def test_a_failing_study_does_not_stop_the_others(own):
