@@ -37,7 +37,7 @@ def test_a_tie_counts_as_right_and_costs_little():
         assert float(one.sel(measure="chance")) >= 100.0 / 6.0
 
 
-@pytest.mark.parametrize("study", ["E2.1", "E1.3c", "E2.6"])
+@pytest.mark.parametrize("study", ["E2.1", "E1.3c", "E2.6", "E1.9", "wave"])
 def test_every_number_is_finite_and_in_its_interval(study):
     for one in findings(study).numbers:
         assert np.isfinite(one.value)
@@ -51,3 +51,18 @@ def test_the_mean_of_a_normal_sample_has_the_textbook_interval():
     half = 1.96 * values.std() / 20.0
     assert mean == pytest.approx(values.mean())
     assert (low, high) == pytest.approx((mean - half, mean + half), abs=0.03)
+
+
+def test_whole_waves_weigh_less_where_kernels_are_persistent():
+    weight = findings("wave").result["weight"]
+    assert float(weight.sel(sku=["h100-sxm", "h200-sxm"]).max()) < float(
+        weight.sel(sku=["a100-sxm4-80gb", "l40s"]).min()
+    )
+
+
+def test_the_clock_of_a_capped_b300_follows_its_cap():
+    result = findings("E1.9").result
+    # From the published points: 450 W at 926 MHz and 900 W at 1935 MHz.
+    ends = np.log(1935 / 926) / np.log(2.0)
+    assert float(result["relation"].sel(sku="b300", of="cap-clock slope")) == pytest.approx(ends, abs=0.05)
+    assert float(result["operands"]) == pytest.approx(100.0 * (1.0 - 257.0 / 295.0))
