@@ -37,7 +37,7 @@ def test_a_tie_counts_as_right_and_costs_little():
         assert float(one.sel(measure="chance")) >= 100.0 / 6.0
 
 
-@pytest.mark.parametrize("study", ["E2.1", "E1.3c", "E2.6", "E1.9", "wave"])
+@pytest.mark.parametrize("study", ["E2.1", "E1.3c", "E2.6", "E1.9", "wave", "E1.15", "E1.1c", "E2.9"])
 def test_every_number_is_finite_and_in_its_interval(study):
     for one in findings(study).numbers:
         assert np.isfinite(one.value)
@@ -66,3 +66,20 @@ def test_the_clock_of_a_capped_b300_follows_its_cap():
     ends = np.log(1935 / 926) / np.log(2.0)
     assert float(result["relation"].sel(sku="b300", of="cap-clock slope")) == pytest.approx(ends, abs=0.05)
     assert float(result["operands"]) == pytest.approx(100.0 * (1.0 - 257.0 / 295.0))
+
+
+def test_a_share_of_the_printed_peak_stays_below_one():
+    share = findings("E1.15").result["share"]
+    assert ((share > 0.3) & (share < 1.0)).all()
+    # The report's 0.425 cannot be a factor of kernels that reach more than that.
+    assert float(share.sel(sku="l40s")) > 0.425
+
+
+def test_an_oracle_never_chooses_a_slower_budget_than_one_that_also_meets_the_limit():
+    result = findings("E2.9").result
+    tpot, rate = (result[name].sel(graph="per-kernel") for name in ("tpot", "rate"))
+    for slo in result["slo"].values:
+        within = rate.where(tpot <= float(slo.removesuffix(" ms")) / 1e3)
+        chosen = result["chosen"].sel(chooser="oracle", slo=slo)
+        if within.notnull().any():
+            assert float(rate.sel(budget=chosen)) == float(within.max())
