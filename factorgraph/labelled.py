@@ -91,7 +91,7 @@ def predict(graph: FactorGraph, *sources: Any, outputs: Iterable[str] | None = N
         if name in variables:
             dataset[name].attrs = {"units": variables[name].unit, "long_name": variables[name].doc}
     if asked is None or VALIDITY in asked:
-        dataset[VALIDITY] = judge(graph, _as_given(graph, inputs))
+        dataset[VALIDITY] = judge(graph, _as_given(graph, inputs)).variable
     dataset.attrs = provenance(graph, sources)
     _check_results(dataset)
     return dataset

@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -63,14 +64,13 @@ def _root(base: Array, degree: ArrayLike) -> Array:
 
 
 def falling_step(x: ArrayLike, sharpness: float) -> Array:
-    """1/(1 + x^p), p at most 12: one for small x, zero for large, one half at x = 1.
+    """1/(1 + x^p): one for small x, zero for large, one half at x = 1.
 
     Examples:
         >>> float(falling_step(1.0, 12.0))
         0.5
     """
-    # Past a thousand the result is nothing, and stopping there keeps the power and its gradient in float32.
-    return 1.0 / (1.0 + _power(jnp.minimum(jnp.asarray(x), 1e3), sharpness))
+    return 1.0 / (1.0 + _bounded_power(x, sharpness))
 
 
 def rising_step(x: ArrayLike, sharpness: float) -> Array:
@@ -80,5 +80,14 @@ def rising_step(x: ArrayLike, sharpness: float) -> Array:
         >>> f"{float(rising_step(0.01, 12.0)):.1e}"
         '1.0e-24'
     """
-    power = _power(jnp.minimum(jnp.asarray(x), 1e3), sharpness)
-    return power / (1.0 + power)
+    power = _bounded_power(x, sharpness)
+    falling = 1.0 / (1.0 + power)
+    # The value of the product, which keeps its digits where the step is near zero, with the slope of one less the
+    # falling step, which keeps its own where it is near one.
+    fixed = jax.lax.stop_gradient(falling)
+    return jax.lax.stop_gradient(power) * fixed + (fixed - falling)
+
+
+def _bounded_power(x: ArrayLike, sharpness: float) -> Array:
+    """x^p up to 1e18, past which a step is over: its square, by which a quotient's gradient divides, is in float32."""
+    return _power(jnp.minimum(jnp.asarray(x), 10.0 ** (18.0 / sharpness)), sharpness)

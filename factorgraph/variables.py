@@ -202,10 +202,16 @@ WorkingSet = Annotated[
     Array, Variable("working_set", "B", Domain(1.0), _G, "bytes touched between two uses of the same weight")
 ]
 PeakFlops = Annotated[Array, Variable("peak_flops", "FLOP/s", Domain(1e8, 1e18), _G, "peak rate at the boost clock")]
-TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512), ("tiling",), "rows of an output tile")]
-TileN = Annotated[Array, Variable("tile_n", "1", Domain(8, 512), ("tiling",), "columns of an output tile")]
-SplitK = Annotated[Array, Variable("split_k", "1", Domain(1, 64), ("tiling",), "slices the depth is cut into")]
-Slices = Annotated[Array, Variable("slices", "1", Domain(1, 64), _GT, "slices the kernel really cuts the depth into")]
+TileM = Annotated[Array, Variable("tile_m", "1", Domain(8, 512, integer=True), ("tiling",), "rows of an output tile")]
+TileN = Annotated[
+    Array, Variable("tile_n", "1", Domain(8, 512, integer=True), ("tiling",), "columns of an output tile")
+]
+SplitK = Annotated[
+    Array, Variable("split_k", "1", Domain(1, 64, integer=True), ("tiling",), "slices the depth is cut into")
+]
+Slices = Annotated[
+    Array, Variable("slices", "1", Domain(1, 64, integer=True), _GT, "slices the kernel really cuts the depth into")
+]
 Waves = Annotated[Array, Variable("waves", "1", Domain(1.0), _GT, "rounds in which the SMs work off the tiles")]
 EtaClock = Annotated[Array, Variable("eta_clock", "1", _EFFICIENCY, _G, "sustained clock over boost clock")]
 EtaWave = Annotated[

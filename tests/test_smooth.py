@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factorgraph.smooth import falling_step, smooth_max, smooth_min
+from factorgraph.smooth import falling_step, rising_step, smooth_max, smooth_min
 
 POSITIVE = st.floats(2.0**-59, 2.0**60, width=32)
 SHARPNESS = st.floats(1.0, 16.0, width=32)
@@ -39,5 +39,20 @@ def test_the_gradient_at_a_tie_is_that_of_the_norm():
 def test_the_step_falls_from_one_to_zero_with_finite_slope(x):
     value = float(falling_step(x, 12.0))
     exact = 1 / (1 + np.exp(np.clip(12 * np.log(x), -700, 700)))
-    assert value == pytest.approx(exact, rel=1e-3, abs=1e-25)
+    assert value == pytest.approx(exact, rel=1e-3, abs=2e-18)
     assert np.isfinite(float(jax.grad(falling_step)(x, 12.0)))
+
+
+@pytest.mark.parametrize("sharpness", [4.0, 9.0, 12.0])
+@pytest.mark.parametrize("step", [falling_step, rising_step])
+def test_a_step_has_a_finite_slope_however_far_away(step, sharpness):
+    for x in (1e-30, 1e-3, 1.0, 30.0, 1e3, 1e12, 1e30):
+        slope = float(jax.grad(step)(x, sharpness))
+        assert np.isfinite(slope)
+        exact = sharpness * x ** (sharpness - 1) / (1 + x**sharpness) ** 2 if x < 1e3 else 0.0
+        assert slope == pytest.approx(exact if step is rising_step else -exact, rel=1e-4, abs=1e-9)
+
+
+def test_the_two_steps_add_up_to_one():
+    x = np.geomspace(1e-3, 1e3, 31)
+    np.testing.assert_allclose(falling_step(x, 9.0) + rising_step(x, 9.0), 1.0, rtol=1e-6)

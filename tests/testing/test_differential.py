@@ -21,8 +21,8 @@ from factorgraph.variables import (
     M,
     N,
     OutputElementSize,
+    Slices,
     SmCount,
-    SplitK,
     TileM,
     TileN,
     TLight,
@@ -35,12 +35,12 @@ from factorgraph.variables import (
 class OffByOneTile(Factor):
     """floor + 1 in place of ceil: one tile too many wherever a matrix is a whole number of tiles."""
 
-    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "split_k", "sm_count")
+    kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "slices", "sm_count")
 
     def __call__(
-        self, m: M, n: N, gemm_groups: GemmGroups, tile_m: TileM, tile_n: TileN, split_k: SplitK, sm_count: SmCount
+        self, m: M, n: N, gemm_groups: GemmGroups, tile_m: TileM, tile_n: TileN, slices: Slices, sm_count: SmCount
     ) -> Waves:
-        tiles = (jnp.floor(m / tile_m) + 1.0) * (jnp.floor(n / tile_n) + 1.0) * split_k * gemm_groups
+        tiles = (jnp.floor(m / tile_m) + 1.0) * (jnp.floor(n / tile_n) + 1.0) * slices * gemm_groups
         return jnp.ceil(tiles / sm_count)
 
 
