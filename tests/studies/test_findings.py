@@ -37,7 +37,7 @@ def test_a_tie_counts_as_right_and_costs_little():
         assert float(one.sel(measure="chance")) >= 100.0 / 6.0
 
 
-@pytest.mark.parametrize("study", ["E2.1", "E1.3c", "E2.6", "E1.9", "wave", "E1.15", "E1.1c", "E2.9"])
+@pytest.mark.parametrize("study", ["E2.1", "E1.3c", "E2.6", "E1.9", "wave", "E1.15", "E1.1c", "E2.9", "E1.10", "E1.19"])
 def test_every_number_is_finite_and_in_its_interval(study):
     for one in findings(study).numbers:
         assert np.isfinite(one.value)
@@ -83,3 +83,9 @@ def test_an_oracle_never_chooses_a_slower_budget_than_one_that_also_meets_the_li
         chosen = result["chosen"].sel(chooser="oracle", slo=slo)
         if within.notnull().any():
             assert float(rate.sel(budget=chosen)) == float(within.max())
+
+
+def test_a_host_that_slows_by_half_costs_the_old_constants_a_third_for_half_the_time():
+    once = findings("E1.19").result["regret"].sel(stream="shifted", way="once")
+    # 1 - 1/1.5 on 2,000 of the 3,800 steps that are scored, less the noise of 3 %, whose mean is 2.4 %.
+    assert float(once) == pytest.approx(100.0 * (1.0 / 3.0 - 0.024) * 2000 / 3800, rel=0.05)
