@@ -7,6 +7,7 @@ import xarray as xr
 
 from factorgraph.datasets.schema import FACTS
 from factorgraph.errors import FactorGraphError, UnknownNameError
+from factorgraph.graph import FactorGraph
 
 
 @xr.register_dataset_accessor("fg")
@@ -76,6 +77,38 @@ class Measurements:
                 raise FactorGraphError(f"{name} lies along {values.dims}; select along one dimension at a time")
             dataset = dataset.isel({values.dims[0]: np.flatnonzero(_matches(name, values.to_numpy(), wanted))})
         return dataset
+
+    def predict(self, graph: FactorGraph) -> xr.DataArray:
+        """What a graph predicts for every entry of `latency`, s, with the same labels; lazily where that is in chunks.
+
+        Args:
+            graph: gives the time that the dataset measures.
+
+        Raises:
+            UnknownNameError: the dataset is no table of GEMMs, attention or collectives, or names a GPU without a card.
+            FactorGraphError: the graph does not give that time.
+
+        Examples:
+            >>> import factorgraph as fg
+            >>> few = fg.load_dataset("gemm-bf16").fg.select(sku="b200", engine="vllm", m=slice(1, 1))
+            >>> few.fg.predict(fg.step_graph()).dims
+            ('sku', 'engine', 'shape')
+        """
+        from factorgraph.evaluation.aligned import predicted  # a floor above
+
+        return predicted(self._dataset, graph)
+
+    def error(self, graph: FactorGraph) -> xr.DataArray:
+        """Relative error of a graph, predicted/measured - 1; NaN where nothing was measured.
+
+        Examples:
+            >>> import factorgraph as fg
+            >>> few = fg.load_dataset("gemm-bf16").fg.select(sku="b200", engine="vllm", m=slice(1, 1))
+            >>> float(abs(few.fg.error(fg.step_graph())).mean()) < 0.15
+            True
+        """
+        found, measured = xr.align(self.predict(graph), self._dataset["latency"], join="exact")
+        return (found / measured - 1.0).assign_attrs(units="1", long_name="predicted over measured time, less one")
 
 
 def _matches(name: str, values: np.ndarray, wanted: Any) -> np.ndarray:
