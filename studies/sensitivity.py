@@ -1,4 +1,4 @@
-"""What a step's time hangs on: elasticities to clock, power cap and bandwidth."""
+"""What a step's time hangs on: elasticities to clock, power cap, bandwidth and working set."""
 
 import xarray as xr
 
@@ -9,7 +9,7 @@ from factorgraph.studies import Findings, number
 SKUS = ("a100-sxm4-80gb", "h100-sxm", "h200-sxm", "l40s", "rtx-pro-6000-maxq", "b200")
 
 ID = "sensitivity"
-QUESTION = "By how many percent does a step's time move with one percent of clock, power cap or bandwidth?"
+QUESTION = "By how many percent does a step's time move with one percent of clock, power cap, bandwidth or working set?"
 DATASETS = ()
 METHOD = (
     "Not measured: exact elasticities of t_step by automatic differentiation of the per-kernel graph with pooled "
@@ -17,7 +17,7 @@ METHOD = (
 )
 HOME = tuple(sku for sku in SKUS if sku in fitted_on("per-kernel"))
 UNSEEN = tuple(sku for sku in SKUS if sku not in HOME)
-PARAMETERS = ("sm_clock", "power_cap", "dram_bandwidth")
+PARAMETERS = ("sm_clock", "power_cap", "dram_bandwidth", "working_set")
 
 
 def run() -> Findings:
@@ -54,7 +54,7 @@ def run() -> Findings:
             f"({capped.idxmin('sku').item()})."
         ),
         caveats=(
-            "The working set is left out: in serving it is the whole model, beyond any L2, and moves nothing. "
+            "In serving the working set is the whole model, beyond any L2, and a small change of it moves nothing. "
             "Derivatives of the laws, not of silicon: they are as right as the laws are. Counts of waves and tiles "
             "move in steps and have derivative zero. Step times under two locked clocks and two caps would test them."
         ),

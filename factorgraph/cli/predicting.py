@@ -37,6 +37,10 @@ def predict(
     case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
     out = case.graph.predict(case.sku, case.step, **case.settings)
     document = prediction_document(out, case.inputs)
+    needed, there = float(case.step.resident_bytes), case.sku.dram_capacity
+    if needed > there:
+        reason = f"weights and cache need {engineering(needed, 'B')} on a GPU of {engineering(there, 'B')}"
+        document["validity"] = {"level": "unsupported", "reasons": reason}
     interval = interval_for(variant, out)
     if interval is not None:
         document["t_step_interval_s"] = {"level": 0.8, "low": interval[0], "high": interval[1]}
@@ -46,7 +50,9 @@ def predict(
     screen = console()
     screen.print(headline(document))
     if interval is not None:
-        screen.print(f"80 % interval on a GPU that was not measured: {seconds(interval[0])} to {seconds(interval[1])}")
+        screen.print(
+            f"80 % interval, as for a GPU that was not measured: {seconds(interval[0])} to {seconds(interval[1])}"
+        )
     if document["validity"]["reasons"]:
         screen.print("[yellow]{level}[/yellow]: {reasons}".format(**document["validity"]))
     screen.print(kernels_table(document["kernels"], f"Kernels of one step, {document['inputs']['sku']}"))

@@ -44,8 +44,8 @@ class ScheduledWaves(Factor):
     u = tiles / sm_count;  waves = ceil(u) on GPUs without asynchronous pipelines, max(u, 1) on those with them
 
     A wave is never shorter than one tile. Between steps the derivative of whole rounds is zero.
-    Source: no constant. Fitted freely to nine GPUs' GEMM tables, the weight of whole rounds came out as 1.00 on Ampere,
-    Ada and sm_120 and 0.1 on Hopper and sm_100: as the report found, wave quantisation does not transfer to Hopper.
+    Source: no constant. Ampere, Ada and sm_120 show the steps of whole rounds in their GEMM tables, Hopper and sm_100
+    hardly any: as the report found, wave quantisation does not transfer to Hopper (study `wave`).
     """
 
     kinks = ("m", "n", "gemm_groups", "tile_m", "tile_n", "slices", "sm_count")

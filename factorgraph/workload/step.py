@@ -82,6 +82,21 @@ class Step(eqx.Module):
         """Sequences in the step, each of which gets logits."""
         return self.decode_batch + self.prefill_batch
 
+    @property
+    def resident_bytes(self) -> Array:
+        """B of one GPU that its weights and the cache of all sequences in the step take.
+
+        Examples:
+            >>> from factorgraph.workload import load_model
+            >>> step = load_model("llama-3.1-8b").decode(batch=64, context=2048)
+            >>> f"{float(step.resident_bytes - 64 * 2048 * 131072) / 1e9:.1f} GB"
+            '16.1 GB'
+        """
+        prefilled = 0.0 if self.phase == "decode" else self.prefill_batch * (self.prefix + self.prompt)
+        cached = prefilled + (0.0 if self.phase == "prefill" else self.decode_batch * self.context)
+        weights = self.model.weight_bytes(tp=self.tp, weights=self.weights)
+        return weights + cached * self._kv_bytes_per_token()
+
     def kernels(self) -> Mapping[str, Mapping[str, Kernel]]:
         """The kernel table: plate, kernel name, and the kernel's numbers per launch and GPU."""
         return {
