@@ -123,8 +123,13 @@ def sensitivity(
 def sweep(
     sku: select.SkuOption,
     model: select.ModelOption,
-    over: Annotated[list[str], typer.Option("--over", help="NAME=START:STOP:N in SI units; repeat for a grid.")],
-    out: Annotated[Path, typer.Option("--out", help="NetCDF file to write.")] = Path("sweep.nc"),
+    over: Annotated[
+        list[str],
+        typer.Option(
+            "--over", help="NAME=START:STOP:N in SI units, of a variable, batch or context; repeat for a grid."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="File to write, .nc or .zarr.")] = Path("sweep.nc"),
     phase: select.PhaseOption = "decode",
     batch: select.BatchOption = 1,
     context: select.ContextOption = 1024,
@@ -137,26 +142,41 @@ def sweep(
     variant: select.VariantOption = "per-kernel",
     json: select.JsonOption = False,
 ) -> None:
-    """Predict a grid of values of any variables, and write it as NetCDF."""
-    from factorgraph.results import write
+    """Predict a grid of values of any variables or of batch and context, and write it; interrupted, it goes on."""
+    import xarray as xr
+
+    import factorgraph as fg
 
     case = _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant)
     grid = dict(_range(text) for text in over)
-    result = case.graph.predict(case.sku, case.step, **{**case.settings, **grid})
-    write(result, out)
-    times = result["t_step"]
+    axes = {**_step_numbers(case.inputs), **case.settings, **grid}
+    lazily = fg.sweep(case.graph, case.sku, fg.load_model(model), phase=phase, **axes)
+    lazily.write(out, progress=not json)
+    with xr.open_dataset(out) if out.suffix == ".nc" else xr.open_zarr(out) as result:
+        times = result["t_step"]
+        low, high, points = float(times.min()), float(times.max()), int(times.size)
     summary = {
         "file": str(out),
-        "points": int(times.size),
-        "t_step_s": {"min": float(times.min()), "max": float(times.max())},
+        "points": points,
+        "t_step_s": {"min": low, "max": high},
         "over": {name: [float(values[0]), float(values[-1]), len(values)] for name, values in grid.items()},
         "inputs": case.inputs,
     }
     if json:
         print_json(summary)
         return
-    low, high = seconds(summary["t_step_s"]["min"]), seconds(summary["t_step_s"]["max"])
-    console().print(f"{summary['points']} points, t_step from {low} to {high}, written to {out}")
+    console().print(f"{points} points, t_step from {seconds(low)} to {seconds(high)}, written to {out}")
+
+
+def _step_numbers(inputs: dict) -> dict:
+    """What the step is made from, as `fg.sweep` names it."""
+    batch, context = ("batch", "prompt") if inputs["phase"] == "prefill" else ("batch", "context")
+    if inputs["phase"] == "mixed":
+        batch = "decode_batch"
+    numbers = {batch: inputs["batch"], context: inputs["context"]}
+    if "chunk" in inputs:
+        numbers["chunk"] = inputs["chunk"]
+    return numbers | {name: inputs[name] for name in ("tp", "weights", "kv")}
 
 
 def _case(sku, model, phase, batch, context, chunk, tp, weights, kv, power_cap, clock, variant) -> select.Case:

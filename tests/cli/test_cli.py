@@ -109,7 +109,7 @@ def test_sku_commands():
         (["predict", "--sku", "a100-sxm4-80gb", "--model", "llama-3.1-8b", "--weights", "fp8"], "multiply in fp8"),
         (["sensitivity", *STEP, "--wrt", "clock"], "clock"),
         (["sweep", *STEP, "--over", "power_cap=300"], "write NAME=START:STOP:N such as power_cap=300:700:9"),
-        (["sweep", *STEP, "--over", "watts=300:700:3"], "unknown variable 'watts'"),
+        (["sweep", *STEP, "--over", "watts=300:700:3"], "unknown quantity to sweep over 'watts'; did you mean"),
         (["graph", "--format", "svg"], "unknown graph format 'svg'"),
         (["sku", "show", "nothing.toml"], "nothing.toml"),
     ],
@@ -119,8 +119,19 @@ def test_mistakes_are_answered_in_one_sentence(monkeypatch, arguments, message):
 
 
 def test_a_folder_for_a_file_is_refused(monkeypatch, tmp_path):
-    over = ["--over", "power_cap=300:700:2", "--out", str(tmp_path)]
-    assert "is a folder" in refused(monkeypatch, "sweep", *STEP, *over)
+    folder = tmp_path / "out.nc"
+    folder.mkdir()
+    over = ["--over", "power_cap=300:700:2", "--out", str(folder)]
+    assert "out.nc" in refused(monkeypatch, "sweep", *STEP, *over)
+    assert folder.is_dir()
+
+
+def test_a_sweep_over_the_steps_own_numbers_has_them_as_dimensions(tmp_path):
+    out = tmp_path / "sweep.nc"
+    ask("sweep", *STEP, "--over", "batch=1:65:3", "--out", str(out))
+    stored = fg.results.read(out)
+    assert stored.batch.values.tolist() == [1.0, 33.0, 65.0]
+    assert (stored.t_step.diff("batch") > 0).all()
 
 
 def test_version_and_help_and_exit_status():
