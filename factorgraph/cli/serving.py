@@ -147,7 +147,7 @@ def show_evaluation(dataset: xr.Dataset, *, protocol: str, sku: str | None, json
         return
     screen = console()
     screen.print(groups_table(found.rows, f"Errors of served loads ({protocol} constants), in percent"))
-    screen.print(overall_table(found.overall))
+    screen.print(overall_table(found.overall, found.calibrated))
     screen.print(regimes_table(found.regimes))
     screen.print(ranking_table(found.ranking, found.noise))
     screen.print(table("Rows left out", ["reason", "rows"], [[why, str(n)] for why, n in found.excluded.items()]))
@@ -191,8 +191,8 @@ def groups_table(rows: list[dict[str, Any]], title: str):
     )
 
 
-def overall_table(overall: dict[str, dict[str, Any]]):
-    body = [[name, *_measures(row), _calibrated(row)] for name, row in overall.items()]
+def overall_table(overall: dict[str, dict[str, Any]], calibrated: dict[str, dict[str, Any]]):
+    body = [[name, *_measures(row), _calibrated(calibrated[name])] for name, row in overall.items()]
     return table("Overall, in percent", ["set", "n", *_MEASURES.values(), "TPOT, host calibrated"], body)
 
 

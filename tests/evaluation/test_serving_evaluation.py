@@ -46,7 +46,7 @@ def test_a_calibrated_host_is_not_scored_on_what_it_was_calibrated_on(found):
     ) & (dense["sku"] == "h100-sxm")
     assert used.sum() == 45 + 84 + 177
     assert (dense["calibrated_tpot"].isna() == used).all()
-    assert found.overall["dense"]["calibrated_n"] == 1019 - used.sum()
+    assert found.calibrated["dense"]["calibrated_n"] == 1019 - used.sum()
 
 
 def test_dense_targets_hold(found):

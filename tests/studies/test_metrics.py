@@ -20,6 +20,8 @@ def test_the_engine_graph_errs_as_its_own_evaluation_says(found):
 
 def test_the_verdict_is_the_one_that_the_numbers_give(found):
     wall = found.result.wall_mape
-    assert found.verdict.startswith("Differs" if wall.sel(graph="per-kernel") < wall.sel(graph="base") else "Reproduced")
+    assert found.verdict.startswith(
+        "Differs" if wall.sel(graph="per-kernel") < wall.sel(graph="base") else "Reproduced"
+    )
     kernels = found.result.kernel_mape
     assert (kernels.sel(graph="per-kernel") < kernels.sel(graph="base")).all()
