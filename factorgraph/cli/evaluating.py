@@ -7,6 +7,7 @@ import typer
 
 from factorgraph.cli.render import console, print_json, table
 from factorgraph.cli.selectors import JsonOption, VariantOption
+from factorgraph.errors import FactorGraphError
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +47,8 @@ def evaluate(
     if kind == "serving":
         from factorgraph.cli.serving import show_evaluation
 
-        show_evaluation(fg.load_dataset(source or "serving"), protocol=protocol or "home", sku=sku, json=json)
+        dataset = _of_kind(kind, fg.load_dataset(source or "serving"))
+        show_evaluation(dataset, protocol=protocol or "home", sku=sku, json=json)
         return
     protocol = protocol or "pooled"
     sources = (source,) if source else SOURCES[kind]
@@ -72,14 +74,18 @@ def evaluate(
 _PLURALS = {"gemm": "GEMMs", "attention": "attention kernels", "collective": "all-reduces"}
 
 
+def _of_kind(kind: str, dataset: Any) -> Any:
+    if dataset.attrs["kind"] != kind:
+        raise FactorGraphError(f"that dataset holds measurements of kind {dataset.attrs['kind']}, not {kind}")
+    return dataset
+
+
 def _rows(kind: str, dataset: Any, *, variant: str, protocol: str, sku: str | None, learn: bool) -> Iterator[Any]:
     from factorgraph import evaluation
-    from factorgraph.errors import FactorGraphError
     from factorgraph.protocol import constants_for, graph_for
     from factorgraph.step import fitted_on
 
-    if dataset.attrs["kind"] != kind:
-        raise FactorGraphError(f"that dataset holds measurements of kind {dataset.attrs['kind']}, not {kind}")
+    dataset = _of_kind(kind, dataset)
     run = {
         "gemm": evaluation.evaluate_gemm,
         "attention": evaluation.evaluate_attention,

@@ -55,7 +55,11 @@ def import_file(
         SchemaError: what it holds is not a valid dataset; all faults are listed.
     """
     importer = _importer(format)
-    accepted = list(inspect.signature(importer).parameters)[2:]
+    parameters = dict(list(inspect.signature(importer).parameters.items())[2:])
+    accepted = list(parameters)
+    missing = [name for name, one in parameters.items() if one.default is one.empty and name not in options]
+    if missing:
+        raise SourceError(f"the format '{format}' needs {' and '.join(missing)}; state what {source} holds with them")
     for option in options:
         if option not in accepted:
             raise UnknownNameError(f"option of the format {format}", option, accepted)
