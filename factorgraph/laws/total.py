@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from factorgraph.factor import Factor
+from factorgraph.factor import Factor, parameter
 from factorgraph.smooth import smooth_max
 from factorgraph.variables import (
     AttentionCount,
@@ -104,3 +104,46 @@ class OverlappedHost(Factor):
 
     def __call__(self, t_gpu: TGpu, t_host: THost) -> TStep:
         return smooth_max(t_gpu, t_host, 8.0)
+
+
+class EagerHost(Factor):
+    """Without CUDA graphs the host issues every kernel, and the GPU waits where it is done before the next is issued.
+
+    t_step = t_host + smooth_max8(t_gpu, t_issue * launches)
+
+    | symbol | unit | meaning |
+    |---|---|---|
+    | t_issue | s | time the host takes to issue a kernel; its own property, 20 to 75 us in the tables |
+
+    Limits: the GPU's time for long kernels, a constant for each launch for short ones.
+    """
+
+    t_issue: Array = parameter(
+        20e-6,
+        unit="s",
+        source="eager all-reduces of 8 KiB and less, vLLM on H100, H200, B200, B300: aiconfigurator-core 0.12.0",
+        lower=1e-7,
+        upper=1e-3,
+    )
+
+    monotone = {
+        "t_gpu": +1,
+        "t_host": +1,
+        "gemm_count": +1,
+        "attention_count": +1,
+        "light_count": +1,
+        "collective_count": +1,
+    }
+
+    def __call__(
+        self,
+        t_gpu: TGpu,
+        t_host: THost,
+        gemm_count: GemmCount,
+        attention_count: AttentionCount,
+        light_count: LightCount,
+        collective_count: CollectiveCount,
+    ) -> TStep:
+        counts = (gemm_count, attention_count, light_count, collective_count)
+        launches = sum(jnp.sum(count) for count in counts)
+        return t_host + smooth_max(t_gpu, self.t_issue * launches, 8.0)

@@ -25,7 +25,7 @@ from factorgraph.laws.light import LaunchAndStream
 from factorgraph.laws.memory import BytesInFlight, L2Reuse, LatencyBandwidth, ReuseDistance
 from factorgraph.laws.peak import CountedPeak
 from factorgraph.laws.tensor_core import OperandFeed, PipelinedLatency
-from factorgraph.laws.total import OverlappedHost, SerialHost
+from factorgraph.laws.total import EagerHost, OverlappedHost, SerialHost
 from factorgraph.laws.wave import ScheduledWaves, WaveEfficiency, WholeWaves
 
 
@@ -313,3 +313,10 @@ def test_host_and_light_are_lines():
 def test_host_time_adds_or_hides():
     assert float(SerialHost()(3e-3, 1e-3)) == pytest.approx(4e-3)
     assert 3e-3 <= float(OverlappedHost()(3e-3, 1e-3)) < 3.01e-3
+
+
+def test_an_eager_host_issues_every_kernel():
+    law = EagerHost(t_issue=20e-6)
+    launches = [np.array([32.0, 1.0]), np.array([32.0]), np.array([300.0, 1.0]), np.array([0.0])]
+    assert float(law(1e-4, 1e-3, *launches)) == pytest.approx(1e-3 + 366 * 20e-6, rel=1e-4)
+    assert float(law(1.0, 1e-3, *launches)) == pytest.approx(1.001, rel=1e-4)
