@@ -89,7 +89,7 @@ class Step(eqx.Module):
         Examples:
             >>> from factorgraph.workload import load_model
             >>> step = load_model("llama-3.1-8b").decode(batch=64, context=2048)
-            >>> f"{float(step.resident_bytes - 64 * 2048 * 131072) / 1e9:.1f} GB"
+            >>> f"{(float(step.resident_bytes) - 64 * 2048 * 131072) / 1e9:.1f} GB"
             '16.1 GB'
         """
         prefilled = 0.0 if self.phase == "decode" else self.prefill_batch * (self.prefix + self.prompt)
